@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page screens telemetry keys cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -172,6 +172,11 @@ waits: setup ## let 10,000 chunks wait for a day: requests, lateness, losses (AR
 
 cancel-large: setup ## cancel a large job beside two workers (ARGS="--chunks 2000")
 	@$(BIN)/python -m bench.cancel_large $(ARGS)
+
+submit-large: setup ## submit large jobs under conflicts and throttling, in virtual time (CHUNKS=100000 WRITERS=8 RUNS=10)
+	@$(BIN)/python -m verification.submits \
+	$(if $(filter command environment,$(origin CHUNKS)),--chunks $(CHUNKS)) \
+	$(if $(WRITERS),--writers $(WRITERS)) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 storm: setup ## measure the retries of 1,000 clients in virtual time
 	@$(BIN)/python -m verification.outage.storm $(ARGS)

@@ -24,7 +24,7 @@ units: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(units)
 
 WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"})
-WRITES |= {"BatchWriteItem"}
+WRITES |= {"BatchExecuteStatement", "BatchWriteItem"}
 READS = frozenset({"GetItem", "Query", "Scan"})
 #: Requests with this user agent only observe, and are not counted.
 OBSERVER_AGENT = b"bench-watcher"

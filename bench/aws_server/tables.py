@@ -72,6 +72,10 @@ class Tables:
             self._units[request["TableName"]] = meter.read_units(request, reply)
         elif together:
             self._retry(request["TransactItems"])
+        elif action == "BatchExecuteStatement":
+            for answer in reply["Responses"]:
+                if answer.get("Error", {}).get("Code") == "DuplicateItem":
+                    self._use(answer["TableName"], 1)
         if wants_capacity:
             rows = [
                 consumed_units(*row, together=together) for row in self._units.items()

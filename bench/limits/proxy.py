@@ -121,6 +121,11 @@ def item_kinds(request: Mapping[str, Any]) -> Iterable[str]:
         for element in request["TransactItems"]:
             yield from item_kinds(next(iter(element.values())))
         return
+    if "Statements" in request:  # insertions, each with its key first
+        for statement in request["Statements"]:
+            pk, sk = statement["Parameters"][:2]
+            yield item_kind(pk["S"], sk["S"])
+        return
     place = request.get("Key") or request.get("Item")
     if place is None:
         values = request.get("ExpressionAttributeValues", {})

@@ -14,7 +14,13 @@ from typing import Any, Final
 from piecework.domain.keys import partition_count
 
 FILE: Final = Path(__file__).with_name("recorded.json")
-WRITES: Final = ("PutItem", "UpdateItem", "TransactWriteItems", "DeleteItem")
+WRITES: Final = (
+    "BatchExecuteStatement",
+    "PutItem",
+    "UpdateItem",
+    "TransactWriteItems",
+    "DeleteItem",
+)
 #: Chunks that end together share a write of the tally; how many do is random.
 SHARED: Final = "group TALLY"
 

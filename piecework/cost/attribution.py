@@ -78,10 +78,12 @@ def named(tenant: Any, job: Any) -> Owner:
 
 
 def partition_of(params: Mapping[str, Any]) -> str:
-    """Return the partition of a request to a table; the first one of a transaction."""
+    """Return the partition of a request to a table; the first one of several."""
     if "TransactItems" in params:
         action = next(iter(params["TransactItems"][0].values()))
         return partition_of(action)
+    if "Statements" in params:  # of insertions, whose first value is the partition
+        return str(params["Statements"][0]["Parameters"][0]["S"])
     place = params.get("Key") or params.get("Item")
     if place is None:
         place = {"pk": params.get("ExpressionAttributeValues", {}).get(":pk")}

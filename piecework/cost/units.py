@@ -7,9 +7,10 @@ up. SQS: a request is 64 KB of payload. Sizes are those of the wire format.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 WRITE_BYTES = 1024
 READ_BYTES = 4096
@@ -92,7 +93,6 @@ def number_size(number: str) -> int:
 
 READS = frozenset({"GetItem", "Query", "Scan"})
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
-TRANSACT = "TransactWriteItems"
 #: Refusals that are billed as the write would have been.
 BILLED_REFUSALS = frozenset(
     {
@@ -122,11 +122,8 @@ def consumed(
         return told
     if operation in READS:
         return read_by_rule(operation, params, answer)
-    if operation == TRANSACT:
-        return max(told, transacted_by_rule(params, answer))
-    if operation in WRITES:
-        return max(told, written_by_rule(params, answer))
-    return told
+    rule = RULES.get(operation)
+    return told if rule is None else max(told, rule(params, answer))
 
 
 def reported(told: Any) -> float:
@@ -172,3 +169,28 @@ def transacted_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> 
         for action, reason in zip(actions, reasons, strict=False)
     )
     return TRANSACTION * sum(units)
+
+
+def inserted_by_rule(params: Mapping[str, Any], _: Mapping[str, Any]) -> int:
+    """Return the units of a batch of insertions; one that is refused costs the same."""
+    return sum(map(write_units, map(inserted_size, params["Statements"])))
+
+
+def inserted_size(statement: Mapping[str, Any]) -> int:
+    """Return the bytes of the item that a statement creates."""
+    names = names_of_statement(statement["Statement"])
+    return item_size(dict(zip(names, statement["Parameters"], strict=True)))
+
+
+@lru_cache(maxsize=256)
+def names_of_statement(statement: str) -> tuple[str, ...]:
+    """Return the names of the attributes of an insertion, in order."""
+    return tuple(re.findall(r"'(\w+)': \?", statement))
+
+
+#: How the units of each write follow from the request and its answer.
+RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], int]]] = {
+    **dict.fromkeys(WRITES, written_by_rule),
+    "TransactWriteItems": transacted_by_rule,
+    "BatchExecuteStatement": inserted_by_rule,
+}

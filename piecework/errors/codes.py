@@ -490,8 +490,11 @@ ROWS: Final = (
     Code(
         "aws.transaction.conflict",
         TRANSIENT,
-        "Another write to one of the same items was in progress.",
-        "Do nothing: the write is retried.",
+        "Other transactions held one of the same items for half a minute. Nothing was "
+        "written.",
+        "Repeat a command: it continues where it stopped. A worker tries again by "
+        "itself and spends no attempt. If this lasts, run fewer commands on the same "
+        "job at a time, and look for another program that writes to the tables.",
     ),
     # runtime
     Code(

@@ -21,10 +21,12 @@ from piecework.errors import SchemaTooNewError
 from piecework.jobs.fan_in import finish_cancel
 from piecework.jobs.fan_out import (
     Counter,
+    JobStateChangedError,
     Progress,
     ProgressMark,
     batched,
     gather_limited,
+    write_chunks,
 )
 from piecework.runtime import Runtime
 from piecework.store.cancellation import (
@@ -45,8 +47,15 @@ async def sweep(
 ) -> tuple[int, int]:
     """Cancel the chunks of a job; return the number cancelled and requested.
 
+    If the submit has not created all chunks, the sweep creates the missing ones first.
+    From then on no late request of the submit can create any: see `Jobs.add_chunks`.
     The progress mark of a sweep keeps the reconcilers from a second sweep beside it.
     """
+    if not job.opened_at:
+        try:
+            await write_chunks(rt, job)
+        except JobStateChangedError:
+            return 0, 0
     request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
     cancel_sweep = CancelSweep(rt, request, job.queue)
     swept, mark = Counter("swept", progress), ProgressMark(rt, job)

@@ -8,7 +8,7 @@ chunk like any other: it is claimed, retried, checkpointed and dead-lettered.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ from piecework.jobs.manifest import read_manifest
 from piecework.pipelines import JOIN
 from piecework.runtime import Runtime
 from piecework.saga.compensation import CANCEL_CODE
-from piecework.store.completion import Counted, JobSnapshot, chunks_of_group, read_chunk
+from piecework.store.completion import JobSnapshot, chunks_of_group, read_chunk
 from piecework.store.results import NULL, stored_results
 from piecework.store.table import Table
 
@@ -161,8 +161,8 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
     """End a job that is being cancelled, once every chunk has ended.
 
     A job whose deadline has stopped no chunk runs its join instead: see `ends_in_time`.
-    An interrupted submit leaves chunks that were never written. No process can write
-    them any more, and the certificate lists them as cancelled.
+    The sweep creates the chunks that an interrupted submit has not written. Before that
+    the job does not end.
     """
     if job.status is not JobStatus.CANCELLING:
         return False
@@ -170,7 +170,7 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
     if snapshot is None or ends_in_time(job, snapshot):
         return False
     if len(snapshot.rows) < job.chunks:
-        snapshot = await add_unwritten_chunks(rt, job, snapshot)
+        return False
     certificate = certify(job, snapshot, rt.clock(), "", JobStatus.CANCELLED)
     measured = {
         "compensations": certificate.compensations,
@@ -179,20 +179,6 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
     }
     facts = await store_certificate(rt, certificate) | measured
     return await rt.transitions.cancelled(job, facts)
-
-
-async def add_unwritten_chunks(
-    rt: Runtime, job: Job, snapshot: JobSnapshot
-) -> JobSnapshot:
-    """Add the chunks that an interrupted submit has never written, as cancelled."""
-    written = {row.chunk for row in snapshot.rows}
-    entries = read_manifest(rt.objects, job)
-    unwritten = [
-        Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
-        async for e in entries
-        if e.chunk not in written
-    ]
-    return replace(snapshot, rows=sorted([*snapshot.rows, *unwritten]))
 
 
 def certify(

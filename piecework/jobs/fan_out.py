@@ -19,12 +19,12 @@ from piecework.domain.states import JobStatus
 from piecework.errors import StateError, StoreError
 from piecework.jobs.manifest import Entry, read_manifest
 from piecework.runtime import Runtime
-from piecework.store.jobs import CHUNKS_AT_ONCE
+from piecework.store.table import INSERTS_AT_ONCE
 
 T = TypeVar("T")
 
 #: Concurrent requests of a submit.
-WRITERS = 4
+WRITERS = 8
 SENDERS = 8
 #: Groups that are written alternately; their manifest lines are held in memory.
 GROUPS_AT_ONCE = 16
@@ -49,6 +49,7 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
     if job.status is JobStatus.SUBMITTING:
         try:
             await write_chunks(rt, job, progress)
+            await require_all(rt, job, progress)
         except JobStateChangedError:
             return
         if not await rt.transitions.open(job.ref, job.gen):
@@ -73,21 +74,35 @@ async def pause_with_pipeline(rt: Runtime, job: Job) -> bool:
     return await rt.transitions.pause(job, pause, [rt.pipelines.still_paused(state)])
 
 
-async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
-    """Write every chunk of the manifest, and verify their number."""
+async def write_chunks(
+    rt: Runtime, job: Job, progress: Progress = lambda *_: None
+) -> None:
+    """Create every chunk of the manifest that does not exist.
+
+    Raises:
+        JobStateChangedError: Another process has moved the job on.
+    """
     stage = job.first_stage
     written, mark = Counter("written", progress), ProgressMark(rt, job)
 
     async def write(entries: list[Entry]) -> None:
         chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
-        if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
-            raise JobStateChangedError
+        await rt.jobs.add_chunks(job.ref, job.gen, chunks)
         written.add(len(entries))
-        await mark.write_if_due()
+        if not await mark.write_if_due():
+            raise JobStateChangedError
 
     entries = read_manifest(rt.objects, job)
     await gather_limited(write, interleave(entries), WRITERS)
-    found = await count_chunks(rt, job, progress, mark)
+
+
+async def require_all(rt: Runtime, job: Job, progress: Progress) -> None:
+    """Verify that the job has as many chunks as its manifest.
+
+    Raises:
+        StateError: `job.manifest.mismatch`.
+    """
+    found = await count_chunks(rt, job, progress, ProgressMark(rt, job))
     if found != job.chunks:
         message = f"Job {job.ref.job} has {found} chunks, its manifest {job.chunks}."
         raise StateError(message, code="job.manifest.mismatch")
@@ -157,13 +172,17 @@ class ProgressMark:
         """Delay the first write, so that a small job needs none."""
         self._due = self.rt.clock() + PROGRESS_WRITE_S
 
-    async def write_if_due(self) -> None:
-        """Write the time if it is due; a failed write is left to the next one."""
+    async def write_if_due(self) -> bool:
+        """Write the time if it is due; False: the job is in another state now.
+
+        A failed write is left to the next one.
+        """
         now = self.rt.clock()
         if now >= self._due:
             self._due = now + PROGRESS_WRITE_S
             with suppress(StoreError):
-                await self.rt.jobs.touch(self.job.ref, self.job.gen)
+                return await self.rt.jobs.touch(self.job)
+        return True
 
 
 @dataclass(slots=True)
@@ -184,12 +203,12 @@ async def interleave(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]
     """Yield lists of entries to write, alternating between groups.
 
     Consecutive lists would all go to one partition, which accepts 1,000 write units per
-    second, that is 500 chunks.
+    second, that is 1,000 chunks.
     """
-    step = -(-keys.PARTITION_SIZE // CHUNKS_AT_ONCE)
+    step = -(-keys.PARTITION_SIZE // INSERTS_AT_ONCE)
     async for window in batched(entries, GROUPS_AT_ONCE * keys.PARTITION_SIZE):
-        firsts = range(0, len(window), CHUNKS_AT_ONCE)
-        lists = [window[first : first + CHUNKS_AT_ONCE] for first in firsts]
+        firsts = range(0, len(window), INSERTS_AT_ONCE)
+        lists = [window[first : first + INSERTS_AT_ONCE] for first in firsts]
         for offset in range(step):
             for some in lists[offset::step]:
                 yield some

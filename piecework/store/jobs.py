@@ -19,8 +19,6 @@ from piecework.store.table import Item, ItemWrite, Table, Written
 NEW = "attribute_not_exists(pk)"
 #: The job exists, and its deletion has not begun.
 IS_KEPT = "attribute_exists(pk) AND #status <> :deleting AND #status <> :deleted"
-#: DynamoDB accepts 100 writes in a transaction; one of them checks the job.
-CHUNKS_AT_ONCE = 99
 #: Groups that are counted at once.
 COUNTED_AT_ONCE = 16
 
@@ -100,31 +98,15 @@ class Jobs:
 
     async def add_chunks(
         self, ref: JobRef, gen: int, chunks: Sequence[tuple[int, dict[str, Any]]]
-    ) -> bool:
-        """Create up to 99 chunks as PENDING; False: the job is not SUBMITTING any more.
+    ) -> None:
+        """Create up to 25 chunks as PENDING.
 
-        Chunks that exist already stay as they are, because a submit may run twice.
+        Chunks that exist already stay as they are, because a submit may run twice. No
+        row of the job is checked: all submitters would meet there. Instead, a cancel
+        creates the missing chunks before it ends them, so a late request creates none.
         """
-        todo = list(chunks)
-        while todo:
-            check = self._check_submitting(ref, gen)
-            puts = [self._new_chunk(ref, gen, number, facts) for number, facts in todo]
-            reply = await self.table.transact([check, *puts])
-            if isinstance(reply, Written):
-                return True
-            if 0 in reply.refused:
-                return False
-            todo = [c for i, c in enumerate(todo, start=1) if i not in reply.refused]
-        return True
-
-    def _check_submitting(self, ref: JobRef, gen: int) -> ItemWrite:
-        return self.table.item_write(
-            "ConditionCheck",
-            ref.pk,
-            keys.META_SK,
-            condition="#status = :from AND gen = :gen",
-            values={"from": JobStatus.SUBMITTING, "gen": gen},
-        )
+        items = [self._new_chunk(ref, gen, number, facts) for number, facts in chunks]
+        await self.table.insert(items)
 
     def _new_chunk(
         self, ref: JobRef, gen: int, number: int, facts: dict[str, Any]
@@ -150,17 +132,17 @@ class Jobs:
                 await report(total)
         return total
 
-    async def touch(self, ref: JobRef, gen: int) -> None:
-        """Record that a process still submits or reopens this generation of the job."""
+    async def touch(self, job: Job) -> bool:
+        """Record that a process works on the job; False: its state has changed."""
         write = self.table.item_write(
             "Update",
-            ref.pk,
+            job.ref.pk,
             keys.META_SK,
-            condition="gen = :gen",
+            condition="gen = :gen AND #status = :status",
             update="SET progress_at = :now",
-            values={"gen": gen, "now": iso(self.clock())},
+            values={"gen": job.gen, "status": job.status, "now": iso(self.clock())},
         )
-        await self.table.update(write, returning="NONE")
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
 
     async def note(
         self, ref: JobRef, code: str, message: str, until: float | None = None

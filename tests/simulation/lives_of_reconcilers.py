@@ -336,7 +336,7 @@ async def at_work_again(at: Simulated) -> None:
 
 @life("cancelled after a part of the submit")
 async def cancelled_in_part(at: Simulated) -> None:
-    """Let the certificate list the chunks that the submit has not written."""
+    """Let the cancel create the chunks that the submit has not written."""
     last = keys.chunk_sk(109)
     strike(at, "asked", lambda exchange: last in str(exchange.request))
     await at.fleet.submit(REF, works, items(*[""] * 110), mortal=False)

@@ -60,6 +60,9 @@ def rows_of(request: Mapping[str, Any]) -> Iterator[str]:
     for item in request.get("TransactItems", ()):
         for action, change in item.items():
             yield from (f"{action} {row}" for row in rows_of(change))
+    for statement in request.get("Statements", ()):
+        pk, sk = statement["Parameters"][:2]
+        yield f"Insert {kind_of(pk['S'], sk['S'])}"
     for key in request.get("Key", ""), request.get("Item", ""):
         if isinstance(key, dict):
             said = (written(request, name) for name in ("event", "status", ":to"))

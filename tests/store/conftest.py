@@ -39,7 +39,12 @@ from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
 
 APP, ENV = "piecework", "store"
-WRITES = {"update_item", "put_item", "transact_write_items"}
+WRITES = {
+    "batch_execute_statement",
+    "put_item",
+    "transact_write_items",
+    "update_item",
+}
 NUMBERS = count(1)
 NOW = 1_700_000_000.0
 SETTINGS = Settings(app=APP, env=ENV, lease_s=60, clock_skew_s=5, max_attempts=3)

@@ -72,6 +72,15 @@ MOTO = {
         "the request is refused, not the action",
     ),
     "an idle value in a transaction": ("done", "values are not counted there"),
+    **dict.fromkeys(
+        (
+            "insertions create items",
+            "an insertion of an existing item fails alone",
+            "an insertion with too few values fails alone",
+            "26 statements in a batch",
+        ),
+        ("500", "it reads no parameters of a statement that inserts"),
+    ),
 }
 
 KNOWN.update({(name, "ministack"): known for name, known in MINISTACK.items()})

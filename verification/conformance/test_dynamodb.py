@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from verification.conformance import (  # noqa: F401 -- they register what they hold
+    dynamodb_batch_probes,
     dynamodb_condition_probes,
     dynamodb_differences,
     dynamodb_probes,

@@ -12,6 +12,7 @@ from piecework.domain.moments import iso
 from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
+from piecework.store.table import INSERTS_AT_ONCE
 from piecework.store.workers import WorkerReports
 from piecework_orchestrator.reading.job_documents import Document, explain, require_job
 from piecework_simulation.in_process import InProcessAws, ModelClient
@@ -19,7 +20,6 @@ from piecework_simulation.in_process import InProcessAws, ModelClient
 REF: Final = JobRef("default", "large")
 #: The share of the groups whose chunks have all ended.
 ENDED_SHARE: Final = 0.6
-AT_ONCE: Final = 99
 #: Chunks that ended in a second, each four seconds after its claim.
 RATE, TOOK_S = 100.0, 4.0
 
@@ -68,8 +68,8 @@ async def explain_large(chunks: int) -> Large:
         return {"status": ChunkStatus.SUCCEEDED, **times}
 
     rows = [(number, row(number)) for number in range(chunks)]
-    for first in range(0, chunks, AT_ONCE):
-        await rt.jobs.add_chunks(REF, 1, rows[first : first + AT_ONCE])
+    for first in range(0, chunks, INSERTS_AT_ONCE):
+        await rt.jobs.add_chunks(REF, 1, rows[first : first + INSERTS_AT_ONCE])
     for group in ended:
         size = keys.partition_size(group, chunks)
         start = group * keys.PARTITION_SIZE

@@ -23,6 +23,7 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
         "Query": frozenset({"dynamodb:Query"}),
         "Scan": frozenset({"dynamodb:Scan"}),
         "DescribeTable": frozenset({"dynamodb:DescribeTable"}),
+        "BatchExecuteStatement": frozenset({"dynamodb:PartiQLInsert"}),
         "TransactWriteItems": frozenset(
             {
                 "dynamodb:PutItem",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -16,6 +16,7 @@ from verification.iam.template import ACCOUNT, REGION
 SIGNED = re.compile(r"Credential=([^/]+)/\d{8}/[^/]*/([a-z0-9-]+)/aws4_request")
 #: Requests to AWS use TLS; requests to the proxy do not.
 TLS = {"aws:securetransport": "true"}
+INTO = re.compile(r'^INSERT INTO "([^"]+)"')
 KEY_IS = re.compile(r"\bpk = (:\w+)")
 
 
@@ -77,12 +78,26 @@ def of_dynamodb(operation: str, body: Mapping[str, Any]) -> list[Request]:
     that IAM may use.
     """
     needs = NEEDS["dynamodb"][operation]
+    if operation == "BatchExecuteStatement":
+        return of_statements(needs, body["Statements"])
     if operation != "TransactWriteItems":
         key = partition(body)
         return [item_request(need, body, (key,) if key else ()) for need in needs]
     members = [one for item in body["TransactItems"] for one in item.items()]
     keys = tuple(sorted({partition(member) for _, member in members}))
     return [item_request(MEMBERS[kind], member, keys) for kind, member in members]
+
+
+def of_statements(
+    needs: Iterable[str], statements: Sequence[Mapping[str, Any]]
+) -> list[Request]:
+    """Return what a batch of insertions needs; the first value of each is its key."""
+    found = []
+    for statement in statements:
+        table = {"TableName": INTO.findall(statement["Statement"])[0]}
+        key = str(statement["Parameters"][0]["S"])
+        found += [item_request(need, table, (key,)) for need in needs]
+    return found
 
 
 def item_request(

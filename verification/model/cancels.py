@@ -8,6 +8,7 @@ from verification.model.provider import leftover_effects
 from verification.model.state import (
     CANCELLABLE,
     ENDED,
+    HAS_ABSENT,
     HAS_OPEN,
     OPEN,
     Chunk,
@@ -61,7 +62,8 @@ def cancel(cfg: Config, job: Job, snapshot: int, *, all_ended: bool) -> Iterator
         yield "sweeper reads CANCELLING", to(sweeper=job.gen)
     if job.sweeper:
         yield "sweeper ends", to(sweeper=0)
-    if job.st == Js.CANCELLING and all_ended:
+    is_whole = not snapshot & HAS_ABSENT or not cfg.has("all chunks in cancelled")
+    if job.st == Js.CANCELLING and all_ended and is_whole:
         broken = "" if not snapshot & HAS_OPEN else "a job ends after its chunks"
         yield "job is CANCELLED", to(st=Js.CANCELLED), None, False, broken
 

@@ -79,9 +79,9 @@ def submit(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
     by = "submitter" if job.submitter else "reconciler"
     if not job.submitter and not cfg.has("finish submit"):
         return
-    may_write = job.st == Js.SUBMITTING
-    if job.submitter and not job.opened and not cfg.has("job in create"):
-        may_write = True
+    # The sweep of a cancel creates the missing chunks. A submitter may not know of it.
+    may_write = job.st in {Js.SUBMITTING, Js.CANCELLING}
+    may_write = may_write or bool(job.submitter and not job.opened)
     if c.st == St.ABSENT and may_write:
         yield f"{by} writes", c._replace(st=St.PENDING, gen=job.gen)
     if job.opened and job.submitter == number + 1:

@@ -157,8 +157,7 @@ class Space:
         snapshot = 0
         for part in state[1 : self.cfg.chunks + 1]:
             snapshot |= self.bits[part]
-        absent = snapshot & HAS_ABSENT and job != Js.CANCELLED
-        return ENDS_AFTER_CHUNKS if snapshot & HAS_OPEN or absent else ""
+        return ENDS_AFTER_CHUNKS if snapshot & (HAS_OPEN | HAS_ABSENT) else ""
 
 
 def bits_of(chunk: Chunk) -> int:

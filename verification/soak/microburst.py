@@ -45,7 +45,12 @@ def rules() -> list[dict[str, Any]]:
     busy = {"code": "SlowDown", "status": 503}
     ddb, sqs = "dynamodb", "sqs"
     lost = {
-        ddb: ("UpdateItem", "PutItem", "TransactWriteItems"),
+        ddb: (
+            "UpdateItem",
+            "PutItem",
+            "TransactWriteItems",
+            "BatchExecuteStatement",
+        ),
         sqs: ("SendMessageBatch", "DeleteMessageBatch"),
         "s3": ("PutObject",),
     }

@@ -29,7 +29,13 @@ BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
         ("sqs_request", "requests"),
     ),
     **dict.fromkeys(
-        ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"),
+        (
+            "BatchExecuteStatement",
+            "PutItem",
+            "UpdateItem",
+            "DeleteItem",
+            "TransactWriteItems",
+        ),
         ("dynamodb_write_unit", "units"),
     ),
     **dict.fromkeys(("GetItem", "Query", "Scan"), ("dynamodb_read_unit", "units")),

@@ -28,6 +28,7 @@ THIN_OPERATIONS = {
     "get_item": "GetItem",
     "query": "Query",
     "transact_write_items": "TransactWriteItems",
+    "batch_execute_statement": "BatchExecuteStatement",
     "batch_write_item": "BatchWriteItem",
     "receive_message": "ReceiveMessage",
     "send_message_batch": "SendMessageBatch",

@@ -12,16 +12,28 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from piecework_simulation.aws import reads
-from piecework_simulation.aws.errors import Calm, Chaos, InvalidError, error, refused
+from botocore.exceptions import ClientError
+
+from piecework_simulation.aws import reads, statements
+from piecework_simulation.aws.conflicts import Conflicts
+from piecework_simulation.aws.errors import (
+    Calm,
+    Chaos,
+    InvalidError,
+    cancelled,
+    error,
+    refused,
+)
 from piecework_simulation.aws.partitions import Partition
-from piecework_simulation.aws.values import WireItem
+from piecework_simulation.aws.throughput import Throughput
+from piecework_simulation.aws.values import WireItem, item_size
 from piecework_simulation.aws.writes import (
     Decided,
     RefusedError,
     Tokens,
     Write,
     check_number,
+    conflict_reasons,
     decide_all,
     read_write,
 )
@@ -55,6 +67,7 @@ KNOWN: Mapping[str, frozenset[str]] = {
     },
     "scan": PAGED,
     "transact_write_items": frozenset({"TransactItems", "ClientRequestToken"}),
+    "batch_execute_statement": frozenset({"Statements"}),
 }
 KINDS = {"update_item": "Update", "put_item": "Put", "delete_item": "Delete"}
 ACTION = EXPRESSED | {"TableName", "Key"}
@@ -64,6 +77,17 @@ ACTIONS: Mapping[str, frozenset[str]] = {
     "Delete": ACTION,
     "ConditionCheck": ACTION,
 }
+
+
+#: The codes of a statement of a batch, by those of the same write alone.
+CODES_OF_STATEMENTS = {
+    "ProvisionedThroughputExceededException": "ProvisionedThroughputExceeded",
+    "ResourceNotFoundException": "ResourceNotFound",
+    "ThrottlingException": "ThrottlingError",
+    "TransactionConflictException": "TransactionConflict",
+}
+#: The bytes of items in a read unit.
+READ_BYTES = 4096
 
 
 class Change(NamedTuple):
@@ -90,6 +114,8 @@ class DynamoDB:
     """Tables with the hash key `pk` and the range key `sk`, both strings.
 
     Attributes:
+        conflicts: The transactions that last; None: each is over at once.
+        throughput: The capacity that is left; None: there is no limit.
         on_write: Called after each applied request with all its changes.
     """
 
@@ -98,6 +124,8 @@ class DynamoDB:
     chaos: Chaos = field(default_factory=Calm, kw_only=True)
     rng: Random | None = field(default=None, kw_only=True)
     page_items: int | None = field(default=None, kw_only=True)
+    conflicts: Conflicts | None = field(default=None, kw_only=True)
+    throughput: Throughput | None = field(default=None, kw_only=True)
     on_write: Callable[[Sequence[Change]], None] = field(default=_nobody, init=False)
     _tables: dict[str, dict[str, Partition]] = field(init=False)
     _requests: int = field(default=0, init=False)
@@ -128,6 +156,8 @@ class DynamoDB:
         if known is None:
             raise NotImplementedError(f"DynamoDB's {operation}")
         _only(known, request)
+        if self.conflicts is not None:
+            self.conflicts.took_s = 0.0
         try:
             return self._answer(operation, request)
         except InvalidError as wrong:
@@ -141,6 +171,18 @@ class DynamoDB:
             return self._write(operation, kind, request)
         if operation == "transact_write_items":
             return self._transact(request)
+        if operation == "batch_execute_statement":
+            return self._batch(request)
+        reply = self._read(operation, request)
+        if self.throughput is not None:
+            items = reply.get("Items") or [reply.get("Item", {})]
+            units = max(1, -(-sum(map(item_size, items)) // READ_BYTES))
+            pk = _partition_read(request)
+            self.throughput.take_read(operation, request["TableName"], pk, units)
+        return reply
+
+    def _read(self, operation: str, request: Request) -> Reply:
+        """Answer GetItem, Query or Scan."""
         partitions = self._table(operation, request)
         stale = not request.get("ConsistentRead", False) and (
             self.chaos.fires("dynamodb.stale")
@@ -170,22 +212,81 @@ class DynamoDB:
         if kind != "Update" and returning not in {"NONE", "ALL_OLD"}:
             raise InvalidError("ReturnValues can only be ALL_OLD or NONE")
         write = read_write(kind, request, self._tables)
+        old, new, _ = self._write_one(operation, write)
+        return _returned(returning, write, old, new)
+
+    def _write_one(self, operation: str, write: Write) -> Decided:
+        """Write one item, unless there is no capacity or a transaction holds it."""
+        if self.throughput is not None:
+            used = (write.table, write.pk, write.units)
+            self.throughput.take_write(operation, *used)
+        if self.conflicts is not None:
+            self.conflicts.check(operation, write.place)
         decided = write.decide()
         self._apply([(write, decided)])
-        return _returned(returning, write, decided[0], decided[1])
+        return decided
+
+    def _batch(self, request: Request) -> Reply:
+        """Answer BatchExecuteStatement: each statement is a write of its own."""
+        statements.check_number(request["Statements"])
+        return {"Responses": [self._statement(s) for s in request["Statements"]]}
+
+    def _statement(self, statement: Request) -> Reply:
+        operation = "batch_execute_statement"
+        table = statements.read_statement(statement["Statement"])[0]
+        try:
+            put = statements.read_insert(statement)
+            self._table(operation, put)
+            if self.chaos.fires("dynamodb.partial"):
+                return _failed(table, "InternalServerError", "Internal error")
+            self._write_one(operation, read_write("Put", put, self._tables))
+        except RefusedError:
+            message = "Duplicate primary key exists in table"
+            return _failed(table, "DuplicateItem", message)
+        except InvalidError as wrong:
+            return _failed(table, "ValidationError", str(wrong))
+        except ClientError as wrong:
+            found = wrong.response["Error"]
+            return _failed(table, CODES_OF_STATEMENTS[found["Code"]], found["Message"])
+        return {"TableName": table}
 
     def _transact(self, request: Request) -> Reply:
         """Answer TransactWriteItems."""
         actions, token = request["TransactItems"], request.get("ClientRequestToken")
         check_number(actions)
-        if token is not None and self._tokens.is_again(token, actions, self.now()):
-            return {}
+        if token is not None:
+            if self.conflicts is not None:
+                self.conflicts.check_token(token)
+            if self._tokens.is_again(token, actions, self.now()):
+                return {}
         writes = [self._action(action) for action in actions]
+        self._admit(writes, token)
         decided = decide_all(writes)
         if token is not None:
             self._tokens.keep(token, actions, self.now())
         self._apply(list(zip(writes, decided, strict=True)))
         return {}
+
+    def _admit(self, writes: Sequence[Write], token: str | None) -> None:
+        """Cancel a transaction without capacity, or whose items others hold."""
+        if self.throughput is not None:
+            reasons: list[Mapping[str, Any]] = []
+            for write in writes:
+                try:
+                    used = (write.table, write.pk, 2 * write.units)
+                    self.throughput.take_write("transact_write_items", *used)
+                    reasons.append({"Code": "None"})
+                except ClientError as wrong:
+                    code = CODES_OF_STATEMENTS[wrong.response["Error"]["Code"]]
+                    reasons.append({"Code": code})
+            if any(reason["Code"] != "None" for reason in reasons):
+                raise cancelled(reasons)
+        conflicts = self.conflicts
+        if conflicts is None:
+            return
+        if taken := conflicts.begin([write.place for write in writes], token):
+            named = conflicts.names_conditions()
+            raise cancelled(conflict_reasons(writes, taken, names_conditions=named))
 
     def _action(self, action: Request) -> Write:
         ((kind, request),) = action.items()
@@ -206,6 +307,18 @@ class DynamoDB:
                 changes.append(Change(*place, old, new, largest))
         if changes:
             self.on_write(changes)
+
+
+def _failed(table: str, code: str, message: str) -> Reply:
+    """Return the answer to a statement that was not executed."""
+    return {"TableName": table, "Error": {"Code": code, "Message": message}}
+
+
+def _partition_read(request: Request) -> str:
+    """Return the key of the partition that a request reads; empty: all, by a scan."""
+    place = request.get("Key", {}).get("pk")
+    values = request.get("ExpressionAttributeValues", {})
+    return str((place or values.get(":pk", {})).get("S", ""))
 
 
 def _only(known: frozenset[str], request: Request) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from piecework_simulation.aws.conflicts import CONFLICT, Place
 from piecework_simulation.aws.errors import (
     NO_REASON,
     InvalidError,
@@ -29,6 +31,8 @@ from piecework_simulation.aws.values import (
 Decided: TypeAlias = tuple[WireItem | None, WireItem | None, int]
 
 LARGEST_ITEM = 400 * 1024
+#: The bytes of an item in a write unit.
+WRITE_BYTES = 1024
 LONGEST = {"pk": 2048, "sk": 1024}
 
 
@@ -53,6 +57,19 @@ class Write:
     values: WireItem
     put: WireItem | None
     shows_item: bool
+
+    @property
+    def place(self) -> Place:
+        """The table and the key of the item."""
+        return self.table, self.pk, self.sk
+
+    @property
+    def units(self) -> int:
+        """The write units, by the item as it is or as it is put."""
+        size = self.partition.sizes.get(self.sk, 0)
+        if self.put is not None:
+            size = max(size, item_size(self.put))
+        return max(1, -(-size // WRITE_BYTES))
 
     def decide(self) -> Decided:
         """Return the item as it is, as it will be, and its size then.
@@ -190,6 +207,24 @@ def decide_all(writes: Sequence[Write]) -> list[Decided]:
     if sum(size for _, _, size in decided) > LARGEST:
         raise InvalidError("Transaction is larger than 4 MB")
     return decided
+
+
+def conflict_reasons(
+    writes: Sequence[Write], taken: AbstractSet[int], *, names_conditions: bool
+) -> list[Mapping[str, Any]]:
+    """Return the reasons of a transaction, some of whose items are held by others."""
+    reasons: list[Mapping[str, Any]] = []
+    for position, write in enumerate(writes):
+        reason: Mapping[str, Any] = CONFLICT if position in taken else NO_REASON
+        if names_conditions and position not in taken:
+            try:
+                write.decide()
+            except RefusedError as wrong:
+                reason = condition_reason(wrong.item)
+            except InvalidError as wrong:
+                reason = {"Code": "ValidationError", "Message": str(wrong)}
+        reasons.append(reason)
+    return reasons
 
 
 def check_number(actions: Sequence[Any]) -> None:

@@ -22,8 +22,8 @@ REQUESTS: Mapping[str, float] = {
     "request.late": 0.01,
     "request.slow": 0.02,
 }
-#: Faults that a standard queue may show. Stale reads are not among them: every read is
-#: strongly consistent, and the world enforces it.
+#: Faults that a standard queue may show, and a batch of a table. Stale reads are not
+#: among them: every read is strongly consistent, and the world enforces it.
 AWS: Mapping[str, float] = {
     "sqs.duplicate": 0.05,
     "sqs.reorder": 0.3,
@@ -32,6 +32,7 @@ AWS: Mapping[str, float] = {
     "sqs.partial": 0.03,
     "sqs.empty": 0.1,
     "sqs.undelete": 0.07,
+    "dynamodb.partial": 0.03,
 }
 #: Faults of a pipeline's call to a provider.
 CALLS: Mapping[str, float] = {

@@ -226,6 +226,8 @@ class Exchange:
         world = self.client.world
         world.on_exchange("applied", self)
         delay = world.rng.random() * HOP_S
+        if self.client.service is world.dynamodb and world.dynamodb.conflicts:
+            delay += world.dynamodb.conflicts.took_s
         world.loop.call_later(
             delay, self.deliver_reply, reply, error, context=world.context
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from piecework.domain.moments import iso
 from piecework.settings import Settings
+from piecework_simulation.aws.conflicts import Conflicts
 from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_simulation.aws.s3 import S3
 from piecework_simulation.aws.sqs import SQS
@@ -25,6 +26,9 @@ BUCKET = "bucket"
 MAX_RECEIVES = 10
 #: The queues of the deployment, as pipelines name them.
 QUEUES = ("", "slow")
+#: Maximum seconds that a transaction holds its items; a third of it on average. AWS
+#: answers most within some hundredths of a second.
+TRANSACTION_S = 0.2
 #: Maximum seconds that a process is frozen: five leases.
 MAX_FREEZE_S = 100.0
 
@@ -64,7 +68,12 @@ class World:
         self.context = context_of(self.loop.world)
         tables = (settings.checkpoints_table, settings.dead_letters_table)
         self.dynamodb = DynamoDB(
-            self.now, tables=tables, chaos=self.faults, rng=self.rng, page_items=7
+            self.now,
+            tables=tables,
+            chaos=self.faults,
+            rng=self.rng,
+            page_items=7,
+            conflicts=Conflicts(self.now, self.rng, TRANSACTION_S),
         )
         self.sqs = SQS(self.now, self.rng, chaos=self.faults)
         self.s3 = S3(self.now, buckets=[BUCKET])

@@ -20,6 +20,7 @@ from piecework.jobs.fan_out import (
     interleave,
 )
 from piecework.jobs.manifest import Entry
+from piecework.store.table import INSERTS_AT_ONCE
 
 REF = JobRef("acme", "job")
 
@@ -38,8 +39,9 @@ class World:
     def clock(self) -> float:
         return self.now
 
-    async def touch(self, ref: JobRef, gen: int) -> None:
-        self.shown.append((ref, gen, self.now))
+    async def touch(self, job: Job) -> bool:
+        self.shown.append((job.ref, job.gen, self.now))
+        return True
 
 
 async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
@@ -54,11 +56,11 @@ async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
 
 
 async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
-    """Its request meets the transactions of the submit on the job's one item."""
+    """Its request may meet a transaction that changes the job's item."""
 
     class Contended(World):
-        async def touch(self, ref: JobRef, gen: int) -> None:
-            await super().touch(ref, gen)
+        async def touch(self, job: Job) -> bool:
+            await super().touch(job)
             raise StoreError("contended", code="aws.transaction.conflict")
 
     world: Any = Contended()
@@ -80,8 +82,8 @@ async def test_every_entry_is_written_once_in_as_few_requests_as_may_be(
 ) -> None:
     lists = [some async for some in interleave(entries(count))]
     assert list(range(count)) == sorted(e.chunk for some in lists for e in some)
-    assert max(map(len, lists)) <= 99
-    assert len(lists) <= count / 97 + 1
+    assert max(map(len, lists)) <= INSERTS_AT_ONCE
+    assert len(lists) <= count / INSERTS_AT_ONCE + 2
 
 
 async def test_what_is_written_together_lies_in_many_groups() -> None:
@@ -89,7 +91,7 @@ async def test_what_is_written_together_lies_in_many_groups() -> None:
     for first in range(len(lists) - 8):
         window = lists[first : first + 8]
         chunks = Counter(keys.group_of(e.chunk) for some in window for e in some)
-        assert max(chunks.values()) <= 99 + 41
+        assert max(chunks.values()) <= 2 * INSERTS_AT_ONCE
         assert len(chunks) >= 8
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from piecework.errors import StoreError
 from piecework.store.table import (
-    CONTENTION_TRIES,
+    CONTENTION_CAP_S,
+    CONTENTION_S,
     ItemWrite,
     Refused,
     Table,
@@ -16,6 +18,7 @@ from piecework.store.table import (
     contended,
     read_refusal,
 )
+from piecework_simulation.engine.loop import Loop
 from tests.unit.piecework.fakes import Lowest
 
 ITEM = {"status": {"S": "DONE"}}
@@ -130,12 +133,68 @@ async def test_two_transactions_have_two_tokens() -> None:
     assert len(tokens) == 2
 
 
-async def test_contention_without_end_is_the_stores_failure() -> None:
-    met = error("TransactionConflictException")
-    client = Client(*[met] * (CONTENTION_TRIES + 1))
-    with pytest.raises(StoreError):
-        await table(client).update(item_write())
-    assert len(client.asked) == CONTENTION_TRIES
+def test_contention_without_end_is_the_stores_failure() -> None:
+    """A try follows at most every second, and the last one after half a minute."""
+    client = Client(*[error("TransactionConflictException")] * 1000)
+    loop = Loop(Random(1))  # type: ignore[abstract] # sockets are
+
+    async def write() -> float:
+        began = loop.time()
+        with pytest.raises(StoreError) as raised:
+            await Table(client, "t", Random(1)).update(item_write())  # type: ignore[arg-type]
+        assert raised.value.code == "aws.transaction.conflict"
+        return loop.time() - began
+
+    lasted_s = loop.run(write())
+    assert CONTENTION_S <= lasted_s <= CONTENTION_S + CONTENTION_CAP_S
+    assert CONTENTION_S < len(client.asked) < 4 * CONTENTION_S
+
+
+class Batches:
+    """Answers each statement of a batch with the next of its errors, if any is left."""
+
+    def __init__(self, **errors: list[str]) -> None:
+        self.errors = {key: iter(codes) for key, codes in errors.items()}
+        self.asked: list[list[str]] = []
+
+    async def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
+        keys = [s["Parameters"][1]["S"] for s in request["Statements"]]
+        self.asked.append(keys)
+        codes = [next(self.errors.get(key, iter(())), "") for key in keys]
+        return {"Responses": [{"Error": {"Code": c}} if c else {} for c in codes]}
+
+
+def new_items(*names: str) -> list[ItemWrite]:
+    return [ItemWrite("Put", "t", "p", name, item={"a": 1}) for name in names]
+
+
+async def test_items_are_created_each_by_itself() -> None:
+    client: Any = Batches(
+        b=["DuplicateItem"],
+        c=["TransactionConflict", "DuplicateItem"],
+        d=["ThrottlingError", "InternalServerError"],
+    )
+    existed = await table(client).insert(new_items("a", "b", "c", "d"))
+    assert existed == {1, 2}
+    assert client.asked == [["a", "b", "c", "d"], ["c", "d"], ["d"]]
+
+
+async def test_an_item_that_may_not_be_created_ends_the_batch() -> None:
+    client: Any = Batches(a=["ThrottlingError"], b=["AccessDenied"])
+    with pytest.raises(StoreError) as raised:
+        await table(client).insert(new_items("a", "b"))
+    assert raised.value.code == "aws.access.denied"
+    assert len(client.asked) == 1
+
+
+async def test_an_answer_with_too_few_parts_is_an_outage() -> None:
+    async def cut(**_: Any) -> Any:
+        return {"Responses": [{}]}
+
+    client: Any = SimpleNamespace(batch_execute_statement=cut)
+    with pytest.raises(StoreError) as raised:
+        await table(client).insert(new_items("a", "b"))
+    assert raised.value.is_outage
 
 
 @pytest.mark.parametrize(

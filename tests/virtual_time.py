@@ -5,8 +5,46 @@ from __future__ import annotations
 import asyncio
 import selectors
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
 from typing import Any
+
+
+@dataclass(eq=False)
+class VirtualProcess:
+    """What may be killed at once: none of its callbacks runs any more."""
+
+    dead: bool = False
+    parked: list[tuple[Context, Callable[..., object], Any]] = field(
+        default_factory=list
+    )
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a coroutine in this process; tasks that it starts are in it, too."""
+        context = copy_context()
+        context.run(PROCESS.set, self)
+        return asyncio.get_running_loop().create_task(work, context=context)
+
+    def run(self, callback: Callable[..., object], *args: Any) -> None:
+        """Run a callback, unless the process is dead."""
+        if self.dead:
+            self.parked.append((copy_context(), callback, args))
+        else:
+            callback(*args)
+
+    def kill(self) -> None:
+        """Stop it between two callbacks."""
+        self.dead = True
+
+    def bury(self) -> None:
+        """Let its tasks end, after the test: the loop cancels and awaits all tasks."""
+        self.dead = False
+        for context, callback, args in self.parked:
+            asyncio.get_running_loop().call_soon(callback, *args, context=context)
+
+
+PROCESS: ContextVar[VirtualProcess | None] = ContextVar("PROCESS", default=None)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -19,6 +57,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time."""
         return self.moment
+
+    def call_soon(  # type: ignore[override] # any callback
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run a callback next, in the process of its context."""
+        context = context or copy_context()
+        if process := context.get(PROCESS):
+            return super().call_soon(process.run, callback, *args, context=context)
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(  # type: ignore[override] # any callback
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback at a moment, in the process of its context."""
+        context = context or copy_context()
+        if process := context.get(PROCESS):
+            return super().call_at(when, process.run, callback, *args, context=context)
+        return super().call_at(when, callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override] # any function
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -47,7 +107,7 @@ class Skipping(selectors.DefaultSelector):
         self.loop = loop
 
     def select(self, timeout: float | None = None) -> Any:
-        """Wait for real only if no timer is pending."""
+        """Move the clock of the loop instead of waiting."""
         found = super().select(0)
         if found or timeout == 0:
             return found

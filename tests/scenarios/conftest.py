@@ -40,6 +40,7 @@ from piecework_simulation.in_process import InProcessAws
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 from tests.scenarios import command_line, pipelines
+from tests.scenarios.virtual_worker import start_worker
 from tests.virtual_time import VIRTUAL
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +111,7 @@ class Scenario:
 
     rt: Runtime
     ledger_path: Path
-    processes: list[Process] = field(default_factory=list)
+    processes: list[Any] = field(default_factory=list)
     aws: InProcessAws | None = None
 
     @property
@@ -198,8 +199,13 @@ class Scenario:
 
     async def process(
         self, *arguments: str, pipelines: str = "tests.scenarios.pipelines"
-    ) -> Process:
-        """Run a worker in a process of its own."""
+    ) -> Any:
+        """Run a worker in a process of its own; on the models, in a virtual one."""
+        if self.aws is not None:
+            name = f"process-{len(self.processes)}"
+            words = ("--pipelines", pipelines, *arguments)
+            self.processes.append(start_worker(self.aws, name, words, self.log))
+            return self.processes[-1]
         started = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -324,7 +330,10 @@ async def scenario(
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS_KEY)
-        yield Scenario(aws.runtime(), ledger, aws=aws)
+        scenario = Scenario(aws.runtime(), ledger, aws=aws)
+        yield scenario
+        for worker in scenario.processes:
+            await worker.bury()
 
 
 @contextmanager

@@ -526,7 +526,7 @@ scarce = Dependency("scarce", limits=Limits(requests_per_minute=60), retry=QUICK
 async def consume(n: int, *, idempotency_key: str) -> int:
     """Use the quota; the ledger has the time."""
     del idempotency_key
-    note("consumed", n, time.time())
+    note("consumed", n, asyncio.get_running_loop().time())
     await asyncio.sleep(0.2)
     return n
 

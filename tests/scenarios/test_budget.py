@@ -86,37 +86,37 @@ async def test_at_the_cap_a_job_is_paused_and_a_higher_cap_resumes_it(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_what_a_killed_worker_spent_is_counted_by_the_record_of_its_calls(
-    machine: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("piecework.resilience.budget.SLICE_LASTS", 5_000_000)
     items = [Item(n=n, calls=40) for n in range(4)]
-    await machine.submit(counting, items, budget=parse_cap(None, 1000))
-    machine.hold("call", 10)
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("call") >= 4 * 14)
+    await scenario.submit(counting, items, budget=parse_cap(None, 1000))
+    scenario.hold("call", 10)
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("call") >= 4 * 14)
     await victim.kill()
-    machine.release("call")
-    lost = machine.happened("call")
-    async with machine.worker("heir"), machine.reconciler():
-        job = await paused(machine)
+    scenario.release("call")
+    lost = scenario.happened("call")
+    async with scenario.worker("heir"), scenario.reconciler():
+        job = await paused(scenario)
 
         async def recounted() -> bool:
-            budget = await machine.rt.budgets.of_job(await machine.job())
+            budget = await scenario.rt.budgets.of_job(await scenario.job())
             return budget is not None and budget.recounts > 0
 
-        await machine.until(recounted)
-        await paused(machine)
-        spent = (await job_document(machine.rt, job))["budget"]
-        made = machine.happened("call")
+        await scenario.until(recounted)
+        await paused(scenario)
+        spent = (await job_document(scenario.rt, job))["budget"]
+        made = scenario.happened("call")
         # What was in flight at the kill, or not in the journal yet, was paid again.
         assert made * TOKENS <= 1000 + 2 * 16 * TOKENS
         assert spent["spent_tokens"] + spent["uncertain_tokens"] >= 1000 - 2 * TOKENS
         assert spent["spent_tokens"] <= made * TOKENS
         assert lost < made
         await set_budget(
-            machine.rt, await machine.job(), Cap(5000), actor="me", reason="more"
+            scenario.rt, await scenario.job(), Cap(5000), actor="me", reason="more"
         )
-        ended = await machine.ended()
+        ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
 
 

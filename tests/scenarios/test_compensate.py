@@ -223,41 +223,41 @@ async def test_an_in_flight_effect_is_drained_before_its_compensation(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_another_worker_continues_a_compensation(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(travel, [Item(n=1, trouble="slow-car", seconds=1.0)])
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("car"))
-    await stop(machine)
-    await machine.until(lambda: machine.happened("unbook", "car"))
+    await scenario.submit(travel, [Item(n=1, trouble="slow-car", seconds=1.0)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("car"))
+    await stop(scenario)
+    await scenario.until(lambda: scenario.happened("unbook", "car"))
     await victim.kill()
-    async with machine.worker("heir"):
-        ended = await machine.ended()
+    async with scenario.worker("heir"):
+        ended = await scenario.ended()
 
-    (chunk,) = await machine.chunks()
+    (chunk,) = await scenario.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert (chunk.status, chunk.item["compensation"]) == (
         ChunkStatus.CANCELLED,
         "COMPENSATED",
     )
     # What the victim was undoing as it died may be asked for twice, by one key.
-    asked = {tuple(line): line for line in machine.ledger if line[0] == "unbook"}
+    asked = {tuple(line): line for line in scenario.ledger if line[0] == "unbook"}
     assert [line[1] for line in asked.values()] == ["car", "hotel", "flight"]
 
 
 @pytest.mark.usefixtures("short_leases")
 async def test_another_worker_compensates_the_chunk_of_a_dead_one(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(travel, [Item(n=1, trouble="slow-car")])
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("car"))
+    await scenario.submit(travel, [Item(n=1, trouble="slow-car")])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("car"))
     await victim.kill()
-    await stop(machine)
-    async with machine.worker("heir"):
-        ended = await machine.ended()
+    await stop(scenario)
+    async with scenario.worker("heir"):
+        ended = await scenario.ended()
 
-    (chunk,) = await machine.chunks()
+    (chunk,) = await scenario.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert (chunk.status, chunk.attempts) == (ChunkStatus.CANCELLED, 1)
-    assert bookings(machine, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]
+    assert bookings(scenario, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]

@@ -114,25 +114,25 @@ async def kill_in_compensation(scenario: Scenario, point: str) -> None:
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("point", ["before", "after"])
 async def test_a_compensation_goes_on_after_the_kill_of_its_worker(
-    machine: Scenario, point: str
+    scenario: Scenario, point: str
 ) -> None:
-    await die_uncompensated(machine, "hotel-stays")
-    assert machine.happened("unbook", "hotel") == 0
-    assert await compensate(machine) == 1
-    await kill_in_compensation(machine, point)
-    (first,) = await machine.letters()
+    await die_uncompensated(scenario, "hotel-stays")
+    assert scenario.happened("unbook", "hotel") == 0
+    assert await compensate(scenario) == 1
+    await kill_in_compensation(scenario, point)
+    (first,) = await scenario.letters()
     with pytest.raises(UsageError):  # the dead letter is closed: another one follows
-        await compensate(machine)
-    async with machine.worker("heir"):
-        await machine.ended()
-        letters = await machine.letters()
+        await compensate(scenario)
+    async with scenario.worker("heir"):
+        await scenario.ended()
+        letters = await scenario.letters()
     assert first["state"] == "REDRIVEN"
     assert [letter["state"] for letter in letters] == ["REDRIVEN", "OPEN"]
     assert (letters[1]["compensation"], letters[1]["error_code"]) == (
         "COMPENSATED",
         "tool.stock.none",
     )
-    undone = [line[1] for line in machine.ledger if line[0] == "unbook"]
+    undone = [line[1] for line in scenario.ledger if line[0] == "unbook"]
     assert undone == ["car", "flight", "hotel"]
-    (chunk,) = await machine.chunks()
+    (chunk,) = await scenario.chunks()
     assert (chunk.status, chunk.gen, chunk.attempts) == ("DEAD", 2, 1)

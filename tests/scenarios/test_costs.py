@@ -113,19 +113,19 @@ async def test_a_call_that_a_lost_claim_paid_for_is_shown_as_paid_twice(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_the_bill_after_a_kill_is_that_of_the_provider(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(counting, [Item(n=n, calls=60) for n in range(4)])
-    machine.hold("call", 30)
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("call") >= 4 * 34)
+    await scenario.submit(counting, [Item(n=n, calls=60) for n in range(4)])
+    scenario.hold("call", 30)
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("call") >= 4 * 34)
     await victim.kill()
-    machine.release("call")
-    made = machine.happened("call")
-    open_bill = await model_bill(machine)
-    async with machine.worker("heir"), machine.reconciler():
-        await machine.ended()
-    bill, provider = await model_bill(machine), machine.happened("call")
+    scenario.release("call")
+    made = scenario.happened("call")
+    open_bill = await model_bill(scenario)
+    async with scenario.worker("heir"), scenario.reconciler():
+        await scenario.ended()
+    bill, provider = await model_bill(scenario), scenario.happened("call")
 
     # Without the victim's pages it would be what the heir paid: `provider - made`.
     unknown = provider - bill["paid"]["calls"]

@@ -64,19 +64,19 @@ async def remembered_calls(scenario: Scenario) -> int:
 
 
 @pytest.mark.usefixtures("short_leases")
-async def test_a_crash_resumes_at_the_last_checkpoint(machine: Scenario) -> None:
-    await machine.submit(counting, [Item(n=n, seconds=1.0) for n in range(4)])
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("second") == 4)
+async def test_a_crash_resumes_at_the_last_checkpoint(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=n, seconds=1.0) for n in range(4)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second") == 4)
     await victim.kill()
 
-    async with machine.worker("heir"):
-        ended = await machine.ended()
+    async with scenario.worker("heir"):
+        ended = await scenario.ended()
 
     assert ended.status is JobStatus.SUCCEEDED
-    assert machine.happened("first") == 4
-    assert machine.happened("second") == 8
-    chunks = await machine.chunks()
+    assert scenario.happened("first") == 4
+    assert scenario.happened("second") == 8
+    chunks = await scenario.chunks()
     assert [(chunk.attempts, chunk.takeovers) for chunk in chunks] == [(1, 1)] * 4
 
 

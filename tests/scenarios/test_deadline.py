@@ -44,26 +44,26 @@ async def test_a_deadline_compensates_each_stage_exactly_once(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_dies_after_a_deadline_leaves_no_effect_uncompensated(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
     items = [Item(n=n, trouble="slow-car", seconds=0.7) for n in range(3)]
-    await machine.submit(travel, items, deadline_s=15.0)
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("car") == 3)
-    async with machine.reconciler():
-        await machine.until(lambda: machine.happened("unbook", "car"))
+    await scenario.submit(travel, items, deadline_s=15.0)
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("car") == 3)
+    async with scenario.reconciler():
+        await scenario.until(lambda: scenario.happened("unbook", "car"))
         await victim.kill()
-        async with machine.worker("heir"):
-            ended = await machine.ended()
+        async with scenario.worker("heir"):
+            ended = await scenario.ended()
 
-    chunks = await machine.chunks()
+    chunks = await scenario.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
     assert {chunk.item["compensation"] for chunk in chunks} == {"COMPENSATED"}
     for n in range(3):
         # What the victim was undoing as it died may be asked for twice, by one key.
-        undone = {line[1]: line[3] for line in given_back(machine, n)}
-        assert len(set(map(tuple, given_back(machine, n)))) == len(undone) == 3
+        undone = {line[1]: line[3] for line in given_back(scenario, n)}
+        assert len(set(map(tuple, given_back(scenario, n)))) == len(undone) == 3
 
 
 def given_back(scenario: Scenario, n: int) -> list[list[str]]:

@@ -134,18 +134,18 @@ async def test_an_incomplete_resolution_is_refused(
 
 
 async def test_a_stopping_worker_leaves_an_effect_to_the_next_one(
-    machine: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "4.5")  # the fax may take 5 s
-    await machine.submit(faxing, [Item(n=7, seconds=2.0)])
-    stopped = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("write"))
+    await scenario.submit(faxing, [Item(n=7, seconds=2.0)])
+    stopped = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("write"))
     assert 0 == await stopped.stop()
 
-    machine.fix()
-    async with machine.worker("next"):
-        assert JobStatus.SUCCEEDED is (await machine.ended()).status
-    assert (2, 1) == (machine.happened("write"), machine.happened("transmit"))
+    scenario.fix()
+    async with scenario.worker("next"):
+        assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    assert (2, 1) == (scenario.happened("write"), scenario.happened("transmit"))
 
 
 async def test_a_key_without_an_effect_in_doubt_is_refused(scenario: Scenario) -> None:

@@ -14,22 +14,22 @@ HANGS = [Item(n=1, trouble="hangs")]
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_killed_call_is_taken_over_and_an_equal_one_waits_for_its_answer(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(noticing, HANGS, "first")
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("notified") == 1)
-    async with machine.worker("heir"):
-        await machine.submit(noticing, HANGS, "second")
-        await machine.until(lambda: machine.happened("sending", "second"))
+    await scenario.submit(noticing, HANGS, "first")
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("notified") == 1)
+    async with scenario.worker("heir"):
+        await scenario.submit(noticing, HANGS, "second")
+        await scenario.until(lambda: scenario.happened("sending", "second"))
         await victim.kill()
-        await machine.until(lambda: machine.happened("notified") == 2)
-        machine.fix()
-        ended = [await machine.ended(job) for job in ("first", "second")]
+        await scenario.until(lambda: scenario.happened("notified") == 2)
+        scenario.fix()
+        ended = [await scenario.ended(job) for job in ("first", "second")]
 
-    shown = [(await job_document(machine.rt, job))["calls"] for job in ended]
-    (waited,) = await machine.chunks("second")
-    keys = {line[2] for line in machine.ledger if line[0] == "notified"}
+    shown = [(await job_document(scenario.rt, job))["calls"] for job in ended]
+    (waited,) = await scenario.chunks("second")
+    keys = {line[2] for line in scenario.ledger if line[0] == "notified"}
     assert [JobStatus.SUCCEEDED] * 2 == [job.status for job in ended]
     assert (1, 1) == (len(keys), waited.attempts)
     assert [(1, 0), (0, 1)] == [(each["paid"], each["cached"]) for each in shown]

@@ -7,8 +7,8 @@ from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
 
-async def test_each_cause_is_explained_while_it_lasts(machine: Scenario) -> None:
-    await machine.submit(counting, [Item(n=1, calls=2_000)])
+async def test_each_cause_is_explained_while_it_lasts(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=1, calls=2_000)])
 
     async def first_is(code: str) -> bool:
         done = await piecework("jobs", "explain", "job-1", "-o", "json")
@@ -21,14 +21,14 @@ async def test_each_cause_is_explained_while_it_lasts(machine: Scenario) -> None
 
     assert await first_is("workers.none")
 
-    worker = await machine.process()
+    worker = await scenario.process()
 
     async def runs() -> bool:
         shown = await piecework("jobs", "show", "job-1")
         return "job.progressing: Workers run chunks of the job." in shown.stdout
 
-    await machine.until(runs)
+    await scenario.until(runs)
 
     await worker.kill()
     # Its lease is not renewed, so it does not count as live.
-    await machine.until(lambda: names("workers.none", "lease.expiring"))
+    await scenario.until(lambda: names("workers.none", "lease.expiring"))

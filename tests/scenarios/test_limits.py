@@ -24,14 +24,14 @@ def most_calls(times: list[float], seconds: float) -> int:
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_fleet_keeps_to_its_limit_while_a_worker_with_quota_is_killed(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(drawing, [Item(n=n, calls=10) for n in range(8)])
-    workers = [await machine.process() for _ in range(3)]
-    await machine.until(lambda: machine.happened("consumed") >= 20)
+    await scenario.submit(drawing, [Item(n=n, calls=10) for n in range(8)])
+    workers = [await scenario.process() for _ in range(3)]
+    await scenario.until(lambda: scenario.happened("consumed") >= 20)
     await workers[0].kill()
-    assert JobStatus.SUCCEEDED is (await machine.ended()).status
-    times = sorted(float(line[2]) for line in machine.ledger)
+    assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    times = sorted(float(line[2]) for line in scenario.ledger)
     for window in (5.0, 10.0, 15.0):
         assert most_calls(times, window) <= (window + SPREAD_S) * A_SECOND + 1
     # The others went on at once, without the second of the dead worker's quota.
@@ -123,7 +123,7 @@ def most_at_once(spans: list[tuple[float, float]]) -> int:
 
 @pytest.mark.usefixtures("short_leases")
 async def test_the_fleet_keeps_to_the_cap_of_a_tenant_while_a_worker_is_killed(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
     cap = ("limits", "set", "tenant:default")
     for words in (
@@ -134,18 +134,18 @@ async def test_the_fleet_keeps_to_the_cap_of_a_tenant_while_a_worker_is_killed(
     ):
         assert 2 == (await piecework(*words)).exit_code
     assert 0 == (await piecework(*cap, "--concurrent", "3")).exit_code
-    await machine.submit(drawing, [Item(n=n, calls=1) for n in range(30)])
-    workers = [await machine.process() for _ in range(2)]
-    await machine.until(lambda: machine.happened("consumed") >= 6)
+    await scenario.submit(drawing, [Item(n=n, calls=1) for n in range(30)])
+    workers = [await scenario.process() for _ in range(2)]
+    await scenario.until(lambda: scenario.happened("consumed") >= 6)
     await workers[0].kill()
 
     async def capped() -> bool:
         told = await piecework("jobs", "explain", "job-1", "-o", "json")
         return "tenant.capped" in {each["code"] for each in told.document["findings"]}
 
-    await machine.until(capped)
-    assert JobStatus.SUCCEEDED is (await machine.ended()).status
-    chunks = await machine.chunks()
+    await scenario.until(capped)
+    assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    chunks = await scenario.chunks()
     spans = [(moment(c.item["claimed_at"]), moment(c.ended_at)) for c in chunks]
     assert 3 == most_at_once(spans)
     listed = (await piecework("limits", "list", "-o", "json")).document

@@ -56,21 +56,21 @@ async def test_each_generation_of_a_job_is_notified(scenario: Scenario) -> None:
 
 @pytest.mark.usefixtures("short_leases")
 async def test_another_worker_repeats_the_notification_of_a_dead_one(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(telling, [Item(n=1)], "slow-1")
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("notice"))
+    await scenario.submit(telling, [Item(n=1)], "slow-1")
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("notice"))
     await victim.kill()
-    machine.fix()
-    async with machine.worker("heir"), machine.reconciler():
-        await machine.until(lambda: machine.happened("told"))
-        await machine.until(lambda: closed(machine))
+    scenario.fix()
+    async with scenario.worker("heir"), scenario.reconciler():
+        await scenario.until(lambda: scenario.happened("told"))
+        await scenario.until(lambda: closed(scenario))
 
-    keys = {line[3] for line in machine.ledger if line[0] == "notice"}
-    assert (await machine.job("slow-1")).status is JobStatus.SUCCEEDED
+    keys = {line[3] for line in scenario.ledger if line[0] == "notice"}
+    assert (await scenario.job("slow-1")).status is JobStatus.SUCCEEDED
     assert len(keys) == 1
-    assert machine.happened("told") == 1
+    assert scenario.happened("told") == 1
 
 
 async def test_another_worker_sends_the_notification_that_a_dead_one_did_not(

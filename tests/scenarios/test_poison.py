@@ -9,25 +9,25 @@ from tests.scenarios.pipelines import CALLS, POISON, Item, assembling
 
 
 async def test_a_poison_input_dies_alone_and_no_other_chunk_waits(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(assembling, [Item(n=n) for n in range(22)])
-    await machine.submit(assembling, [Item(n=100 + n) for n in range(4)], "job-2")
+    await scenario.submit(assembling, [Item(n=n) for n in range(22)])
+    await scenario.submit(assembling, [Item(n=100 + n) for n in range(4)], "job-2")
     for _ in "12":
-        await machine.process()
-    async with machine.reconciler():
-        assert JobStatus.PARTIAL is (await machine.ended()).status
-        assert JobStatus.SUCCEEDED is (await machine.ended("job-2")).status
+        await scenario.process()
+    async with scenario.reconciler():
+        assert JobStatus.PARTIAL is (await scenario.ended()).status
+        assert JobStatus.SUCCEEDED is (await scenario.ended("job-2")).status
 
     *innocent, poisoned = sorted(
-        await machine.chunks(), key=lambda chunk: chunk.ref.chunk == POISON
+        await scenario.chunks(), key=lambda chunk: chunk.ref.chunk == POISON
     )
     assert (ChunkStatus.DEAD, 3) == (poisoned.status, poisoned.attempts)
-    for chunk in (*innocent, *await machine.chunks("job-2")):
+    for chunk in (*innocent, *await scenario.chunks("job-2")):
         assert (ChunkStatus.SUCCEEDED, 1) == (chunk.status, chunk.attempts)
         assert 0 == chunk.deferrals
-    (letter,) = await machine.letters()
+    (letter,) = await scenario.letters()
     assert "tool.http.500_server_error" == letter["error_code"]
-    assert 25 * CALLS == machine.happened("produced")
-    row = await machine.rt.table.get(keys.BREAKERS_PK, "factory")
+    assert 25 * CALLS == scenario.happened("produced")
+    row = await scenario.rt.table.get(keys.BREAKERS_PK, "factory")
     assert row is None or ("closed", 0) == (row["breaker_state"], row["gen"])

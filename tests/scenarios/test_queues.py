@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from piecework.aws.endpoint import Emulator
 from piecework.domain.job import Job
 from piecework.domain.priority import Priority
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StoreError
-from piecework_orchestrator.embedded import deploy
 from piecework_orchestrator.reading.job_documents import explain
-from tests.conftest import APP
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Process, Scenario
 from tests.scenarios.pipelines import Item, counting
@@ -23,9 +20,10 @@ SLOW = "tests.scenarios.queued"
 
 
 @pytest.fixture
-def slow_queue(deployed: Emulator, environment_name: str) -> None:
-    """Deploy the queue `slow`, as `piecework up --queue slow` does."""
-    deploy.deploy_embedded(deployed, APP, environment_name, ["slow"])
+def slow_queue(scenario: Scenario) -> None:
+    """Deploy the queue `slow`."""
+    assert scenario.aws is not None
+    scenario.aws.create_queues(["slow"])
 
 
 async def first_finding(scenario: Scenario, job: str) -> str:
@@ -46,34 +44,36 @@ def require_undisturbed(*jobs: Job) -> None:
 
 @pytest.mark.usefixtures("short_leases", "slow_queue")
 async def test_two_fleets_with_a_queue_each_survive_a_kill_and_a_redrive(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
     items = [Item(n=n, calls=1, seconds=0.3) for n in range(12)]
     wrong = Item(n=99, trouble="permanent")
-    default = await machine.process()
-    await machine.submit(slow, [*items, wrong], "job-slow")
-    await machine.submit(counting, items, "job-fast")
-    assert JobStatus.SUCCEEDED is (await machine.ended("job-fast")).status
+    default = await scenario.process()
+    await scenario.submit(slow, [*items, wrong], "job-slow")
+    await scenario.submit(counting, items, "job-fast")
+    assert JobStatus.SUCCEEDED is (await scenario.ended("job-fast")).status
     # The only worker has another pipeline, and its reconciler offers it nothing.
-    assert await first_finding(machine, "job-slow") == "workers.pipeline_missing"
-    assert {ChunkStatus.PENDING} == {c.status for c in await machine.chunks("job-slow")}
-    begun = machine.happened("second")
+    assert await first_finding(scenario, "job-slow") == "workers.pipeline_missing"
+    assert {ChunkStatus.PENDING} == {
+        c.status for c in await scenario.chunks("job-slow")
+    }
+    begun = scenario.happened("second")
 
-    killed = await machine.process("--max-chunks", "4", pipelines=SLOW)
-    await machine.until(lambda: machine.happened("second") >= begun + 4)
+    killed = await scenario.process("--max-chunks", "4", pipelines=SLOW)
+    await scenario.until(lambda: scenario.happened("second") >= begun + 4)
     await killed.kill()
-    heir = await machine.process("--max-chunks", "4", "--no-reconcile", pipelines=SLOW)
-    assert JobStatus.PARTIAL is (await machine.ended("job-slow")).status
-    assert (await owners(machine, "job-slow")) <= {killed.name, heir.name}
+    heir = await scenario.process("--max-chunks", "4", "--no-reconcile", pipelines=SLOW)
+    assert JobStatus.PARTIAL is (await scenario.ended("job-slow")).status
+    assert (await owners(scenario, "job-slow")) <= {killed.name, heir.name}
 
-    machine.fix()
-    assert (1, 2) == await machine.redrive("job-slow")
-    ended = await machine.ended("job-slow")
+    scenario.fix()
+    assert (1, 2) == await scenario.redrive("job-slow")
+    ended = await scenario.ended("job-slow")
     assert JobStatus.SUCCEEDED is ended.status
-    require_undisturbed(ended, await machine.job("job-fast"))
-    assert default.name not in await owners(machine, "job-slow")
+    require_undisturbed(ended, await scenario.job("job-fast"))
+    assert default.name not in await owners(scenario, "job-slow")
     for queue in ("", "slow"):
-        await machine.until(lambda name=queue: is_empty(machine, name))
+        await scenario.until(lambda name=queue: is_empty(scenario, name))
 
 
 async def is_empty(scenario: Scenario, queue: str) -> bool:
@@ -83,33 +83,33 @@ async def is_empty(scenario: Scenario, queue: str) -> bool:
 
 @pytest.mark.usefixtures("slow_queue")
 async def test_one_worker_serves_several_queues_and_their_backlogs(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
     items = [Item(n=n) for n in range(20)]
-    await machine.submit(slow, items, "job-slow", priority=Priority.LOW)
-    await machine.submit(counting, items, "job-fast", priority=Priority.LOW)
-    await machine.process("--pipelines", SLOW, "--max-chunks", "2")
+    await scenario.submit(slow, items, "job-slow", priority=Priority.LOW)
+    await scenario.submit(counting, items, "job-fast", priority=Priority.LOW)
+    await scenario.process("--pipelines", SLOW, "--max-chunks", "2")
     for job in ("job-slow", "job-fast"):
-        assert JobStatus.SUCCEEDED is (await machine.ended(job)).status
+        assert JobStatus.SUCCEEDED is (await scenario.ended(job)).status
 
 
 @pytest.mark.usefixtures("slow_queue")
 async def test_a_worker_of_another_queue_is_named_until_one_serves_it(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    await machine.submit(slow, [Item(n=1)])
-    other: Process = await machine.process("--queue", "default", pipelines=SLOW)
+    await scenario.submit(slow, [Item(n=1)])
+    other: Process = await scenario.process("--queue", "default", pipelines=SLOW)
 
     async def is_missing() -> bool:
-        return await first_finding(machine, "job-1") == "workers.queue_missing"
+        return await first_finding(scenario, "job-1") == "workers.queue_missing"
 
-    await machine.until(is_missing)
+    await scenario.until(is_missing)
     told = await piecework("jobs", "explain", "job-1", "-o", "json")
     (finding,) = told.document["findings"]
     assert finding["next"] == "piecework worker --pipelines MODULE --queue slow"
     await other.stop()
-    await machine.process("--queue", "slow", pipelines=SLOW)
-    assert JobStatus.SUCCEEDED is (await machine.ended()).status
+    await scenario.process("--queue", "slow", pipelines=SLOW)
+    assert JobStatus.SUCCEEDED is (await scenario.ended()).status
 
 
 async def test_a_queue_that_is_not_deployed_is_refused_before_anything_is_written(

@@ -32,13 +32,13 @@ async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) 
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
-    machine: Scenario,
+    scenario: Scenario,
 ) -> None:
-    rt = machine.rt
-    await machine.submit(counting, [Item(n=1, seconds=60.0)])
-    victim = await machine.process("--no-reconcile")
-    await machine.until(lambda: machine.happened("second"))
-    reconciler = Reconciler(rt, machine.log)
+    rt = scenario.rt
+    await scenario.submit(counting, [Item(n=1, seconds=60.0)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second"))
+    reconciler = Reconciler(rt, scenario.log)
 
     async def count_released() -> int:
         reconciler.request_pass()
@@ -49,8 +49,8 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
         assert await count_released() == 0
     await victim.kill()
 
-    await machine.until(count_released)
-    (chunk,) = await machine.chunks()
+    await scenario.until(count_released)
+    (chunk,) = await scenario.chunks()
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 0)
     assert chunk.takeovers == 1
 

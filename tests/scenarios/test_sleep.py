@@ -61,20 +61,20 @@ async def test_a_sleeping_chunk_has_no_worker_and_repeats_no_call(
 
 @pytest.mark.parametrize("moment", ["die before", "die after"])
 async def test_a_worker_that_dies_beside_a_sleep_does_not_lengthen_it(
-    machine: Scenario, short_leases: None, moment: str
+    scenario: Scenario, short_leases: None, moment: str
 ) -> None:
-    await machine.submit(sleeping, [Item(n=0, seconds=SLEEP_S, trouble=moment)])
-    process = await machine.process()
+    await scenario.submit(sleeping, [Item(n=0, seconds=SLEEP_S, trouble=moment)])
+    process = await scenario.process()
     reached = "call" if moment == "die before" else "woke"
-    await machine.until(lambda: machine.happened(reached))
+    await scenario.until(lambda: scenario.happened(reached))
     await asyncio.sleep(0.5)  # the answer of the call is written within 0.25 s
     await process.kill()
-    machine.fix()
-    await machine.process()
-    ended = await machine.ended()
+    scenario.fix()
+    await scenario.process()
+    ended = await scenario.ended()
     # The chunk is suspect now: its stage sleeps, or has slept, in a child.
     assert ended.status is JobStatus.SUCCEEDED
-    assert machine.happened("call") == 2
+    assert scenario.happened("call") == 2
 
 
 async def test_a_cancel_ends_a_sleep_at_once(scenario: Scenario) -> None:

@@ -45,30 +45,30 @@ async def test_a_job_succeeds_without_the_chunks_that_it_tolerates(
 
 
 async def test_a_job_that_cannot_succeed_any_more_starts_no_further_chunk(
-    machine: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_MAX_CHUNKS", "1")
-    items = [Item(n=n, trouble="permanent" * (n < 30)) for n in range(60)]
-    await machine.submit(counting, items, tolerate="2")
-    await machine.process()
-    async with machine.reconciler():
-        stopped = await machine.ended()
-        started = machine.happened("first")
-        machine.fix()
-        await retry(machine.rt, RetryRequest(JOB, "me", "it is fixed"))
-        ended = await machine.ended()
+    items = [Item(n=n, seconds=0.1, trouble="permanent" * (n < 30)) for n in range(60)]
+    await scenario.submit(counting, items, tolerate="2")
+    await scenario.process()
+    async with scenario.reconciler():
+        stopped = await scenario.ended()
+        started = scenario.happened("first")
+        scenario.fix()
+        await retry(scenario.rt, RetryRequest(JOB, "me", "it is fixed"))
+        ended = await scenario.ended()
 
     counts = stopped.outcomes or {}
-    events = [event["event"] for event in await job_events(machine.rt, ended)]
+    events = [event["event"] for event in await job_events(scenario.rt, ended)]
     assert stopped.status in {JobStatus.FAILED, JobStatus.PARTIAL}
     assert stopped.stopped_code == "job.tolerance.exceeded"
     assert counts["DEAD"] >= 3
     assert started == 60 - counts["CANCELLED"] < 60
     assert events.count("stopped") == 1
     assert (ended.status, ended.stopped_code) == (JobStatus.SUCCEEDED, "")
-    chunks = await machine.chunks()
+    chunks = await scenario.chunks()
     assert {chunk.status for chunk in chunks} == {ChunkStatus.SUCCEEDED}
-    assert "stopped_code" not in await job_document(machine.rt, ended)
+    assert "stopped_code" not in await job_document(scenario.rt, ended)
 
 
 @pytest.mark.parametrize(

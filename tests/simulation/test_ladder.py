@@ -279,9 +279,10 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("when", ["asked", "answered"])
+@pytest.mark.parametrize(
+    ("number", "when"), [(1, "asked"), (1, "answered"), (2, "asked"), (3, "answered")]
+)
 @pytest.mark.parametrize("request_lost", REQUESTS)
-@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_kill_beside_a_rung_loses_and_doubles_nothing(
     when: str, request_lost: str, number: int
 ) -> None:

@@ -20,7 +20,7 @@ from tests.scenarios.pipelines import Item
 from tests.unit.orchestrator.simulated import Simulated, simulate
 from verification.flow.poison import FIVE, POISON, SHAPES, run_poison
 
-FIVE_MINUTES, AN_HOUR = 300.0, 3_600.0
+FIVE_MINUTES, A_QUARTER, AN_HOUR = 300.0, 900.0, 3_600.0
 
 oracle = Dependency("oracle")
 #: What the oracle answers; empty: it is down.
@@ -57,8 +57,7 @@ def test_a_poison_input_is_dead_within_five_minutes_and_harms_no_other_chunk(
     assert ("llm.http.500_server_error", 3) == (letter.error_code, letter.attempts)
 
 
-@pytest.mark.parametrize("workers", [2, 8])
-@pytest.mark.parametrize("poison", [(3, POISON), FIVE], ids=["two", "five"])
+@pytest.mark.parametrize(("poison", "workers"), [((3, POISON), 8), (FIVE, 2)])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_the_last_of_some_poison_inputs_is_dead_within_five_minutes(
     shape: Pipeline, poison: tuple[int, ...], workers: int
@@ -80,12 +79,9 @@ def test_poison_inputs_alone_with_their_dependency_end_as_fast() -> None:
     assert 0 == run.harmed_innocents
 
 
-@pytest.mark.parametrize("chunks", [2, 5])
-def test_an_outage_of_less_than_an_hour_kills_no_chunk_of_a_small_job(
-    chunks: int,
-) -> None:
+def test_an_outage_of_less_than_an_hour_kills_no_chunk_of_a_small_job() -> None:
     async def act(sim: Simulated) -> list[Chunk]:
-        await sim.submit(foreseeing, [Item(n=n) for n in range(chunks)])
+        await sim.submit(foreseeing, [Item(n=n) for n in range(3)])
         await asyncio.sleep(0.8 * AN_HOUR)
         answers[:] = [17]
         assert JobStatus.SUCCEEDED is (await sim.ended()).status
@@ -103,15 +99,17 @@ def test_an_outage_of_less_than_an_hour_kills_no_chunk_of_a_small_job(
 def test_a_chunk_waits_for_a_long_outage_and_its_dead_letter_says_so() -> None:
     async def act(sim: Simulated) -> tuple[float, list[DeadLetterRow]]:
         began = sim.world.now()
-        await sim.submit(foreseeing, [Item(n=n) for n in range(22)])
+        await sim.submit(foreseeing, [Item(n=n) for n in range(5)])
         assert JobStatus.FAILED is (await sim.ended()).status
         return sim.world.now() - began, await sim.letters()
 
-    took, letters = simulate(act, [foreseeing], max_attempts=3, max_deferred_s=AN_HOUR)
+    took, letters = simulate(
+        act, [foreseeing], max_attempts=3, max_deferred_s=A_QUARTER
+    )
 
-    assert AN_HOUR < took < 1.5 * AN_HOUR
+    assert A_QUARTER < took < 2 * A_QUARTER
     assert {"runtime.deferral.exhausted"} == {x.error_code for x in letters}
-    assert 22 == len(letters)
+    assert 5 == len(letters)
     assert 1 == len({letter.fingerprint for letter in letters})
     for letter in letters:
         assert "oracle could not be called" in letter.error

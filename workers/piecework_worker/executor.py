@@ -188,8 +188,9 @@ async def claim_chunk(
 async def release_expired(chunk: Chunk, rt: Runtime, log: Log) -> None:
     """Release an expired lease, unless another process was faster."""
     if await rt.takeovers.release_expired(chunk):
+        log = log.bind(job=chunk.ref.job, chunk=chunk.ref.chunk)
         telemetry.emit(
-            log.bind(job=chunk.ref.job, chunk=chunk.ref.chunk),
+            log,
             "chunk.lease_expired",
             chunk=chunk.ref.chunk,
             claimed_by=chunk.claimed_by,

@@ -169,8 +169,9 @@ async def hide_until(
 def log_refusal(work_item: WorkItem, reason: str, log: Log, **facts: Any) -> None:
     """Log why the worker did not claim the chunk of a message."""
     ref = work_item.ref
+    log = log.bind(job=ref.job, chunk=ref.chunk, gen=work_item.gen)
     telemetry.emit(
-        log.bind(job=ref.job, chunk=ref.chunk, gen=work_item.gen),
+        log,
         "chunk.claim_refused",
         reason=reason,
         receive_count=work_item.received,

@@ -26,8 +26,8 @@ from pydantic import (
 )
 from pydantic_core import SchemaError
 
-from piecework.domain.records import KIB, Bounds, read_json
-from piecework.domain.values import keep_payload, read_payload, write_payload
+from piecework.domain.payload import keep_payload, read_payload, write_payload
+from piecework.domain.strict_json import KIB, Bounds, read_json
 from piecework.errors import PermanentError, UsageError
 
 #: Bytes of a question, and of an answer, as JSON: both are in one row.

@@ -172,7 +172,7 @@ class Dependency:
             message = f"Dependency {self.name!r}: {error}."
             raise UsageError(message, code="pipeline.declaration.invalid")
         if listed:
-            from piecework.domain.values import require_kept  # loads pydantic
+            from piecework.domain.result_types import require_kept  # loads pydantic
 
             require_kept(*(each.function for each in listed))
 
@@ -270,7 +270,7 @@ class DeclaredCall(Generic[P, R]):
                 code="pipeline.declaration.invalid",
                 next_step='Add the parameter `idempotency_key: str = ""`.',
             )
-        from piecework.domain.values import require_kept  # loads pydantic
+        from piecework.domain.result_types import require_kept  # loads pydantic
 
         require_kept(function)
         functools.update_wrapper(self, function)

@@ -196,7 +196,7 @@ class Pipeline(Generic[P]):
                 code="pipeline.declaration.invalid",
                 next_step="Correct the declaration of the pipeline.",
             )
-        from piecework.domain.values import require_kept  # loads pydantic
+        from piecework.domain.result_types import require_kept  # loads pydantic
 
         forward = [f for s in self.stages for f in (s.run, s.replan, *s.fallback)]
         require_kept(self.payload, *filter(None, (*forward, self.join)))

@@ -15,10 +15,10 @@ from piecework.answers import MOST_BYTES, is_model, model_name
 from piecework.domain.keys import is_name
 from piecework.domain.mismatch import loss_of
 from piecework.domain.moments import LONGEST_WAIT_S
+from piecework.domain.payload import keep_payload
 from piecework.domain.question import Ask, StepKind
-from piecework.domain.records import KIB
 from piecework.domain.round_trip import NotKeptError
-from piecework.domain.values import keep_payload
+from piecework.domain.strict_json import KIB
 from piecework.errors import UsageError
 
 #: How long something takes: a `timedelta`, or seconds.

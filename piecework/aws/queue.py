@@ -18,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from piecework.aws.errors import part_of, reaching
 from piecework.domain import keys
-from piecework.domain.records import KIB, MESSAGES, Bounds, JsonRefusedError, read_json
 from piecework.domain.refs import ChunkRef
+from piecework.domain.schema import MESSAGES
+from piecework.domain.strict_json import KIB, Bounds, JsonRefusedError, read_json
 from piecework.errors.redaction import redact
 
 if TYPE_CHECKING:

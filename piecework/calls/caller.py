@@ -51,6 +51,7 @@ from piecework.domain.protocols import (
     WaitRequestedError,
 )
 from piecework.domain.question import Ask, QuestionState
+from piecework.domain.result_types import result_schema, result_type
 from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
 from piecework.resilience.retry import Answered, Failed
 
@@ -135,7 +136,7 @@ class Caller:
         digest = digest or digest_of(args, kwargs)
         key = call_key(scope, dependency, function, digest)
         self.functions.require_same(key, function)
-        values.result_type(function)  # refuses before anything is sent
+        result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)
         operation = None
         if dependency.by is not None and not dependency.fallback:
@@ -362,7 +363,7 @@ class Caller:
 
         The type of the answer is stored, too: it checks what an operator resolves.
         """
-        schema = values.result_schema(call.bound.func)
+        schema = result_schema(call.bound.func)
         await self.ledger.mark_unknown(call.key, schema)
         return effect_unknown_error(call.dependency, call.bound.func)
 

@@ -39,7 +39,7 @@ from pydantic import AnyUrl, BaseModel, Secret, SecretBytes, SecretStr
 from pydantic_core import MultiHostUrl, TzInfo, Url
 
 from piecework.domain.keys import sha256
-from piecework.domain.records import DEPTH
+from piecework.domain.strict_json import DEPTH
 from piecework.errors import UsageError
 
 #: Quotes a string and escapes what JSON escapes; other characters stay as they are.

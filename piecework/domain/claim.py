@@ -31,8 +31,8 @@ from typing import Any, TypeAlias
 
 from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso, moment
-from piecework.domain.records import is_newer
 from piecework.domain.refs import ChunkRef
+from piecework.domain.schema import is_newer
 from piecework.domain.states import ChunkStatus
 
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from pydantic_core.core_schema import ErrorType
 
 from piecework.domain.mismatch import mismatch_of_json
-from piecework.domain.records import KIB, Bounds, JsonRefusedError, read_json
-from piecework.domain.round_trip import NotKeptError
-from piecework.domain.values import keep_payload
+from piecework.domain.non_finite import encode_non_finite, may_be_non_finite
+from piecework.domain.round_trip import (
+    NotKeptError,
+    require_kept_value,
+    require_unmasked,
+)
+from piecework.domain.strict_json import KIB, Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
+
+M = TypeVar("M", bound=BaseModel)
 
 #: Bytes of a payload as JSON; workers read whole payloads, dozens at a time.
 PAYLOAD_LIMIT: Final = 256 * KIB
@@ -185,3 +191,44 @@ def _rule(detail: ErrorDetails) -> str:
         return detail["type"]
     # The payload is a single line, so only the column helps.
     return detail["msg"].replace(" at line 1 column ", " at column ")
+
+
+# ── what a submit writes, and what a worker reads from it ─────────────────────
+
+
+def write_payload(payload: BaseModel, *, by_alias: bool = True) -> str:
+    """Return a payload, or an answer, as JSON; `read_payload` reads it.
+
+    Raises:
+        ValueError: It has a value that is not of its field's type.
+    """
+    text = payload.model_dump_json(by_alias=by_alias, round_trip=True, warnings="error")
+    if not may_be_non_finite(text.encode()):
+        return text
+    return encode_non_finite(type(payload), payload, by_alias=by_alias) or text
+
+
+def read_payload(model: type[M], content: str | bytes) -> M:
+    """Return the payload that a submit has written, by aliases and names of its fields.
+
+    A submit writes a field by its name if only its reading has an alias. Without names
+    such a field would become its default.
+    """
+    return model.model_validate_json(content, by_alias=True, by_name=True)
+
+
+def keep_payload(
+    model: type[M], payload: BaseModel, *, by_alias: bool = True
+) -> tuple[str, M]:
+    """Return a payload, or an answer, as JSON, and what a worker will read from it.
+
+    Raises:
+        NotKeptError: A worker would read another payload, or a masked secret.
+        ValueError: It has a value that is not of its field's type, or its JSON does not
+            validate again.
+    """
+    text = write_payload(payload, by_alias=by_alias)
+    require_unmasked(text.encode(), payload)
+    read = read_payload(model, text)
+    require_kept_value(payload, read)
+    return text, read

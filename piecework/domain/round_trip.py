@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from piecework.domain.mismatch import at, type_name
+from piecework.domain.mismatch import at, masked, type_name
 
 #: Stands for a part that one of two values lacks.
 ABSENT: Final = object()
@@ -163,3 +163,13 @@ def is_comparable(value: Any, read: Any) -> bool:
         return False
     numbers = isinstance(value, Number) and isinstance(read, Number)
     return numbers or isinstance(read, type(value)) or isinstance(value, type(read))
+
+
+def require_unmasked(content: bytes, value: Any) -> None:
+    """Refuse a value with a secret that its JSON masks.
+
+    Raises:
+        NotKeptError: It says where the secret is.
+    """
+    if found := masked(content, value):
+        raise NotKeptError(found)

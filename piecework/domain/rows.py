@@ -36,6 +36,7 @@ from piecework.domain.fields import (
     seconds,
 )
 from piecework.domain.moments import moment
+from piecework.domain.packed import read_packed
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -280,7 +281,7 @@ class CallsRow(Row):
 
     def read_answers(self) -> dict[str, Any]:
         """Return the answers on the page, by the key of the call."""
-        return records.read_packed(self.item, "answers", self.what)
+        return read_packed(self.item, "answers", self.what)
 
     @property
     def count(self) -> int:

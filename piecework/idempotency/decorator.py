@@ -13,6 +13,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
 from piecework import telemetry
 from piecework.domain import keys, values
 from piecework.domain.identity import operation_name
+from piecework.domain.result_types import require_kept, result_type
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -122,7 +123,7 @@ def idempotent(
         if in_doubt == "raise" and has_retries(function):
             message = 'With in_doubt="raise" remove `retry`: it would repeat the call.'
             raise UsageError(message, code="pipeline.declaration.invalid")
-        values.require_kept(function)
+        require_kept(function)
         name = operation or operation_name(function)
         rules = Rules(
             name, scope, by, duplicates == "wait", in_doubt == "repeat", lease_s
@@ -183,7 +184,7 @@ class Guard:
 
     async def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Return the answer of this call or of an earlier equal one, as JSON."""
-        values.result_type(self.function)  # refuses before anything is sent
+        result_type(self.function)  # refuses before anything is sent
         request = self.begin_request(args, kwargs)
         key = {KEY: self.sent_key(request)} if takes_key(self.function) else {}
         bound = functools.partial(self.function, *args, **{**kwargs, **key})

@@ -17,8 +17,8 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.job import Job
 from piecework.domain.priority import Priority
-from piecework.domain.records import SCHEMA, is_newer
 from piecework.domain.refs import JobRef
+from piecework.domain.schema import SCHEMA, is_newer
 from piecework.store.table import ItemWrite, Table, Written
 
 #: The backlog belongs to an earlier generation of the job, or does not exist.

@@ -15,13 +15,8 @@ from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.moments import iso, moment
-from piecework.domain.records import (
-    SCHEMA,
-    is_newer,
-    read_int,
-    read_optional_text,
-    require_known,
-)
+from piecework.domain.records import read_int, read_optional_text
+from piecework.domain.schema import SCHEMA, is_newer, require_known
 from piecework.errors import PermanentError
 from piecework.resilience.breaker import BreakerPhase, Heard
 from piecework.resilience.limits import Quota

@@ -15,7 +15,8 @@ from piecework.domain import keys
 from piecework.domain.budget import Amount, Cap
 from piecework.domain.job import Job
 from piecework.domain.moments import iso
-from piecework.domain.records import SCHEMA, read_number, require_known
+from piecework.domain.records import read_number
+from piecework.domain.schema import SCHEMA, require_known
 from piecework.errors import PermanentError
 from piecework.resilience.budget import (
     Budget,

@@ -27,8 +27,8 @@ from piecework.domain.claim import (
 )
 from piecework.domain.moments import iso
 from piecework.domain.protocols import CancelRequest
-from piecework.domain.records import SCHEMA
 from piecework.domain.refs import ChunkRef
+from piecework.domain.schema import SCHEMA
 from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
 from piecework.store.table import Refused, Table, Written

@@ -14,8 +14,8 @@ from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
 from piecework.domain.outcome import CompensationResult
 from piecework.domain.protocols import MissingChunk
-from piecework.domain.records import is_newer, require_known
 from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.schema import is_newer, require_known
 from piecework.domain.states import ChunkStatus
 from piecework.store.table import ItemWrite, Table, Written
 

@@ -19,7 +19,7 @@ from typing import Any
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.domain import keys
 from piecework.domain.moments import iso, moment
-from piecework.domain.records import require_known
+from piecework.domain.schema import require_known
 from piecework.idempotency.record import (
     BeginRequest,
     Ended,

@@ -24,6 +24,7 @@ from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys, records
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso
+from piecework.domain.packed import packed
 from piecework.domain.records import read_optional_text
 from piecework.domain.rows import CallsRow, Row
 from piecework.errors import StoreError
@@ -178,7 +179,7 @@ class CallJournal:
             else:
                 large[key] = entry
         item: dict[str, Any] = {
-            "answers": records.packed(small),
+            "answers": packed(small),
             "count": len(small) + len(large),
             "large": large or None,
             "call_usage": self.usage.pure.item,

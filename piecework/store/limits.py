@@ -15,7 +15,8 @@ from typing import Any, Final
 from piecework.domain import keys
 from piecework.domain.moments import iso
 from piecework.domain.pause import Pause, PauseCode
-from piecework.domain.records import SCHEMA, read_number, read_text, require_known
+from piecework.domain.records import read_number, read_text
+from piecework.domain.schema import SCHEMA, require_known
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import Limits, Quota, Reply
 from piecework.resilience.pace import Pace

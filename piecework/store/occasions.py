@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from piecework.domain import keys
 from piecework.domain.occasion import Occasion, Subject
-from piecework.domain.records import SCHEMA
+from piecework.domain.schema import SCHEMA
 from piecework.domain.webhook import Webhook, WebhookEvent
 from piecework.store.outbox import deliveries_to
 from piecework.store.table import ItemWrite, Refused, Table, Written

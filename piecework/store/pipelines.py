@@ -14,7 +14,8 @@ from typing import Any, Final
 from piecework.domain import keys
 from piecework.domain.moments import iso
 from piecework.domain.pause import Pause, PauseCode
-from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.domain.records import read_int
+from piecework.domain.schema import SCHEMA, require_known
 from piecework.store.fleet_events import fleet_event
 from piecework.store.limits import FIRST_OR_SEEN, PAUSE, read_pause
 from piecework.store.table import Item, ItemWrite, Table, Written

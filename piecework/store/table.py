@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from piecework.aws.endpoint import ServiceClock
 from piecework.aws.errors import part_of, reaching
-from piecework.domain.records import SCHEMA, require_known
+from piecework.domain.schema import SCHEMA, require_known
 from piecework.errors import StoreError
 from piecework.store.serialization import from_item, marked_names, to_item, to_value
 

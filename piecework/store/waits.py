@@ -20,8 +20,8 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.moments import iso, moment
 from piecework.domain.question import WaitRow
-from piecework.domain.records import SCHEMA, is_newer
 from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.schema import SCHEMA, is_newer
 from piecework.domain.states import ChunkStatus
 from piecework.store.table import ItemWrite, Table, Written
 

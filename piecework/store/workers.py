@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from piecework.domain import keys
 from piecework.domain.moments import iso
-from piecework.domain.records import SCHEMA, is_newer
 from piecework.domain.rows import WorkerRow
+from piecework.domain.schema import SCHEMA, is_newer
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import Table
 

@@ -36,7 +36,7 @@ from piecework.domain.outcome import (
     Sleeping,
     Succeeded,
 )
-from piecework.domain.payload import encode_payload
+from piecework.domain.payload import encode_payload, read_payload
 from piecework.domain.protocols import MissingChunk, StoredResult, WaitRequestedError
 from piecework.idempotency.stores import MemoryIdempotency
 from piecework.pipelines import JOIN, Pipeline, Stage
@@ -128,7 +128,7 @@ async def run_in_memory(
 
     for number, given in enumerate(payloads):
         written = encode_payload(pipeline.payload, given, f"payload {number}")
-        payload = values.read_payload(pipeline.payload, written)
+        payload = read_payload(pipeline.payload, written)
         label = pipeline.label(payload) if pipeline.label else ""
         key = read_order_key(pipeline.ordered_by, payload, f"payload {number}")
         if key in stopped:

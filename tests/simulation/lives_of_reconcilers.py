@@ -10,7 +10,7 @@ from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.moments import iso
 from piecework.domain.priority import Priority
-from piecework.domain.records import SCHEMA
+from piecework.domain.schema import SCHEMA
 from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_in import Certificate
 from piecework.jobs.sampling import draw_sample, sample_chunks

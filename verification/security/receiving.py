@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework.aws.queue import read
-from piecework.domain import values
 from piecework.domain.keys import QUARANTINE_PK
 from piecework.domain.refs import JobRef
+from piecework.domain.result_types import result_type
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 from verification.security import audit_hook
@@ -101,7 +101,7 @@ async def receive(count: int, seed: int = 1) -> Found:
     quiet = structlog.testing.capture_logs()
     # What is loaded, or read off our own annotations, the first time that it is needed.
     await give(worker, cloud, log, bodies(40, seed=0), Found())
-    values.result_type(echo)
+    result_type(echo)
     began = time.monotonic()
     with quiet, audit_hook.watching() as found.forbidden:
         await give(worker, cloud, log, bodies(count, seed), found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from piecework.domain.records import UNREADABLE, Bounds, JsonRefusedError, read_json
+from piecework.domain.records import UNREADABLE
+from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry
 from verification.security.damaging import damaged, lines, met

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.records import SCHEMA
+from piecework.domain.schema import SCHEMA
 from piecework.domain.states import ChunkStatus
 from piecework.store.breakers import Breakers
 from tests.scenarios.conftest import Scenario

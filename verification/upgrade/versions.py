@@ -20,8 +20,8 @@ ROOTS = (".", "workers", "orchestrator")
 TESTS = ("tests/scenarios/pipelines.py", "verification/upgrade/submitting.py")
 #: What the next release changes: where, from what, to what.
 CHANGES = (
-    ("piecework/domain/records.py", "SCHEMA: Final = 1\n", "SCHEMA: Final = 2\n"),
-    ("piecework/domain/records.py", "MESSAGES: Final = 1\n", "MESSAGES: Final = 2\n"),
+    ("piecework/domain/schema.py", "SCHEMA: Final = 1\n", "SCHEMA: Final = 2\n"),
+    ("piecework/domain/schema.py", "MESSAGES: Final = 1\n", "MESSAGES: Final = 2\n"),
     ("piecework/store/jobs.py", '"fence": 0,\n', '"fence": 0,\n"colour": "green",\n'),
 )
 

@@ -7,11 +7,10 @@ from pydantic_core import ErrorDetails
 
 from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.context import Results
-from piecework.domain import values
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
-from piecework.domain.payload import refusal_of
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.payload import read_payload, refusal_of
+from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
 from piecework.resilience.breaker import OPEN_CODE
@@ -97,7 +96,7 @@ async def load_payload(chunk_run: ChunkRun, payloads: Payloads) -> None:
         if refusal is not None:
             message = f"The submit refused the row: {refusal}"
             raise PermanentError(message, code="runtime.payload.invalid")
-        chunk_run.ctx.payload = values.read_payload(model, content)
+        chunk_run.ctx.payload = read_payload(model, content)
         note_payload(chunk_run.ctx.payload)
     except JsonRefusedError as error:
         message = f"The payload cannot be read: {error}."

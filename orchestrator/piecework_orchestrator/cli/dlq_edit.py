@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from piecework.aws.payloads import MOST_BYTES
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.outcome import CompensationResult
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.runtime import Runtime

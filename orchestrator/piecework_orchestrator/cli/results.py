@@ -11,7 +11,7 @@ import typer
 
 from piecework.domain import records
 from piecework.domain.job import Job
-from piecework.domain.records import JsonRefusedError, require_bounded
+from piecework.domain.strict_json import JsonRefusedError, require_bounded
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime

@@ -11,8 +11,8 @@ from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.payload import row_of
-from piecework.domain.records import Bounds, read_json
 from piecework.domain.refs import ChunkRef
+from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import NotFoundError, PermanentError, PieceworkError, StoreError
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk

@@ -17,13 +17,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from piecework.aws.payloads import MOST_BYTES, PayloadRef
-from piecework.domain import keys, values
+from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
-from piecework.domain.records import Bounds, read_json
+from piecework.domain.payload import keep_payload
+from piecework.domain.payload import read_payload as read_model
 from piecework.domain.refs import JobRef
 from piecework.domain.round_trip import NotKeptError
 from piecework.domain.states import ChunkStatus, JobStatus
+from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
 from piecework.explain.situation import IN_DOUBT
@@ -111,9 +113,9 @@ class Edit:
             return found
         model = self.pipeline.payload
         try:
-            valid = values.read_payload(model, json.dumps(found))
+            valid = read_model(model, json.dumps(found))
             # As a submit writes it: by alias, and without computed fields.
-            text, _ = values.keep_payload(model, valid)
+            text, _ = keep_payload(model, valid)
         except NotKeptError as error:
             message = f"A worker would read another payload than the new one: {error}."
             raise invalid_payload(message) from error

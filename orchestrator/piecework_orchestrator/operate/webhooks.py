@@ -14,7 +14,7 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.moments import iso
-from piecework.domain.records import SCHEMA
+from piecework.domain.schema import SCHEMA
 from piecework.domain.webhook import (
     EVENTS,
     FORMATS,

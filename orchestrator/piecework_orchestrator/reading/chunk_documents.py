@@ -12,10 +12,10 @@ from piecework.aws.objects import OBJECT_LIMIT, read_value
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
-from piecework.domain.records import Bounds, read_json
 from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import CompensatedRow, EffectRow, told_once
 from piecework.domain.states import ChunkStatus
+from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError
 from piecework.explain.waiting import wait_of
 from piecework.reading import Reading

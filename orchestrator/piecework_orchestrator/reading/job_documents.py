@@ -14,9 +14,9 @@ from piecework.domain.budget import NANO
 from piecework.domain.job import Job
 from piecework.domain.moments import iso, moment
 from piecework.domain.pause import PauseCode
-from piecework.domain.records import Bounds
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
+from piecework.domain.strict_json import Bounds
 from piecework.errors import NotFoundError
 from piecework.reading import Reading
 from piecework.store.completion import JobSnapshot, all_chunks

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from piecework.answers import MOST_BYTES
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import UsageError
 from piecework_orchestrator.ui.action import Field, Fields
 

@@ -16,9 +16,9 @@ from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
-from piecework.domain.records import Bounds, read_json
 from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
+from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import PieceworkError
 from piecework.explain.finish_time import ChunkTimes
 from piecework.explain.situation import OpenChunks, read_situation

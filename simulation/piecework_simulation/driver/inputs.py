@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.dependency import bare
-from piecework.domain import values
 from piecework.domain.identity import function_text
+from piecework.domain.payload import read_payload
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
@@ -72,7 +72,7 @@ async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
     """Read the first chunks of an input."""
     payloads: list[BaseModel] = []
     async for chunk in chunk_inputs(source, pipeline, s3=None):
-        payloads.append(values.read_payload(pipeline.payload, chunk.payload))
+        payloads.append(read_payload(pipeline.payload, chunk.payload))
         if len(payloads) == MAX_READ_CHUNKS:
             break
     return payloads

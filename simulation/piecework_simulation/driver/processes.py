@@ -19,9 +19,9 @@ from piecework.context import Context
 from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.keys import TENANT_LIMIT, tenant_limit
 from piecework.domain.order_key import read_order_key
+from piecework.domain.payload import write_payload
 from piecework.domain.priority import Priority
 from piecework.domain.refs import ChunkRef, JobRef
-from piecework.domain.values import write_payload
 from piecework.errors import PieceworkError, UsageError
 from piecework.jobs.budgeting import set_budget
 from piecework.jobs.pipeline_pauses import pause_pipeline, resume_pipeline

@@ -33,6 +33,7 @@ from piecework.domain.arguments import digest_of
 from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text, path_of
 from piecework.domain.question import Ask
+from piecework.domain.result_types import result_schema, result_type
 from piecework.errors import PermanentError, PieceworkError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import texts
@@ -202,7 +203,7 @@ class ChildCalls:
         number, digest = next(NUMBERS), digest_of(args, kwargs)
         key = call_key(scope, dependency, function, digest)
         self.functions.require_same(key, function)
-        values.result_type(function)  # refuses before anything is sent
+        result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)
         operation_of = functools.partial(known_operation, scope.tenant, bound)
         spec = DependencySpec.of(dependency, function, operation_of)
@@ -213,7 +214,7 @@ class ChildCalls:
         context = contextvars.copy_context()
         self.pending[number] = PendingCall(dependency, bound, context, answer)
         estimates = list(estimates_of(dependency, bound))
-        schema = "" if spec.effect is Effect.PURE else values.result_schema(function)
+        schema = "" if spec.effect is Effect.PURE else result_schema(function)
         self.channel.send(
             Call(number, spec, name, text, digest, plain, estimates, schema)
         )

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from piecework import telemetry
 from piecework.context import Context
 from piecework.domain import values
+from piecework.domain.payload import write_payload
 from piecework.errors import (
     WORKER_OUTAGES,
     RemoteError,
@@ -219,7 +220,7 @@ class Isolation:
             job=ctx.job,
             chunk=ctx.chunk,
             attempt=ctx.attempt,
-            payload=values.write_payload(payload, by_alias=False),
+            payload=write_payload(payload, by_alias=False),
             values={
                 name: values.encode(function, ctx.values[name])
                 for function, name in ctx.stages.items()

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework.aws.objects import is_object_key
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.chunk import (

@@ -13,9 +13,9 @@ from typing import Any
 from piecework.aws.endpoint import Endpoint
 from piecework.cost.meter import CostMeter
 from piecework.domain import keys
-from piecework.domain.records import require_known
 from piecework.domain.refs import JobRef
 from piecework.domain.rows import Row
+from piecework.domain.schema import require_known
 from piecework.errors import StateError
 from piecework.settings import Settings
 from piecework.store.completion import Tallies

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.records import packed
+from piecework.domain.packed import packed
 from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 

@@ -23,8 +23,8 @@ from piecework.domain.claim import (
     explain_refusal,
 )
 from piecework.domain.moments import iso
-from piecework.domain.records import SCHEMA
 from piecework.domain.refs import ChunkRef
+from piecework.domain.schema import SCHEMA
 from piecework.domain.states import ChunkStatus
 
 REF = ChunkRef("acme", "job", 3)

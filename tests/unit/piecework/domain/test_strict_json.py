@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 
 BOUNDS = Bounds(1_000)
 WHOLE = st.text(st.characters(exclude_categories=["Cs"]))

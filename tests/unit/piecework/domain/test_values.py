@@ -29,6 +29,7 @@ from piecework.dependency import Dependency, Fallback
 from piecework.domain import values
 from piecework.domain.mismatch import SEARCHED, parts
 from piecework.domain.payload import encode_payload
+from piecework.domain.result_types import require_kept, result_schema, result_type
 from piecework.errors import PermanentError, UsageError
 from piecework.pipelines import Pipeline, Stage
 from piecework.questions import declare
@@ -74,7 +75,7 @@ async def untyped(_): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
 
 def there_and_back(function: Any, value: Any) -> Any:
     text = values.encode(function, value)
-    schema = values.result_schema(function)
+    schema = result_schema(function)
     assert "" == misfit(schema or "{}", text), "an operator may give it as an answer"
     return values.decode(function, text)
 
@@ -399,7 +400,7 @@ UNBUILT = [
         Dependency("bank").call(name="pay"),
         lambda f: Dependency("bank", fallback=[Fallback(None, f)]),
         idempotent(MemoryIdempotency(), scope="a"),
-        values.result_type,
+        result_type,
     ],
 )
 def test_a_type_that_pydantic_cannot_build_is_refused_where_it_is_declared(
@@ -415,19 +416,19 @@ def test_a_type_that_pydantic_cannot_build_is_refused_where_it_is_declared(
 
 @pytest.mark.parametrize("hint", [typing.NoReturn, typing.Never])
 def test_a_function_that_never_returns_is_no_fault(hint: Any) -> None:
-    values.result_type(returning(hint))
+    result_type(returning(hint))
 
 
 def test_a_type_that_is_still_unknown_is_refused_before_the_call_is_sent() -> None:
     function = returning(list[Unfinished])
-    values.require_kept(function)
+    require_kept(function)
     with pytest.raises(UsageError, match="Unfinished") as caught:
-        values.result_type(function)
+        result_type(function)
     assert "pipeline.declaration.invalid" == caught.value.code
 
 
 def test_a_type_of_a_module_that_is_not_loaded_yet_passes() -> None:
-    values.require_kept(returning("values.DefinedLater"))
+    require_kept(returning("values.DefinedLater"))
 
 
 def test_a_secret_without_a_declared_type_is_not_stored_masked() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from piecework.aws.objects import INLINE_LIMIT
-from piecework.domain.records import packed
+from piecework.domain.packed import packed
 from piecework.domain.rows import CallsRow
 from piecework.errors import PermanentError, StoreError
 from piecework.settings import Settings

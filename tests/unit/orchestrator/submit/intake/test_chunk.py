@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, PrivateAttr, computed_field, model_valida
 from pydantic.types import SecretStr
 
 from piecework import PermanentError, Pipeline
-from piecework.domain.values import read_payload
+from piecework.domain.payload import read_payload
 from piecework.errors import UsageError
 from piecework_orchestrator.submit.intake.chunk import (
     ChunkInput,

@@ -171,18 +171,27 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
 
 
 def arrows_up() -> list[str]:
-    """Return each import of the library from a package above it, types included.
+    """Return each import of the library from a package above it.
 
     `piecework.client` forwards the orchestrator's client; it is the one exception.
     """
-    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False)
     return [
         f"{importer} -> {imported}"
-        for importer in sorted(graph.modules)
+        for importer, all_imported in sorted(imports().items())
         if importer.partition(".")[0] == "piecework" and importer != "piecework.client"
-        for imported in sorted(graph.find_modules_directly_imported_by(importer))
+        for imported in sorted(all_imported)
         if imported.partition(".")[0] != "piecework"
     ]
+
+
+@cache
+def imports() -> Mapping[str, set[str]]:
+    """Return what each module imports, types included: a reader follows them, too."""
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False)
+    return {
+        name: set(graph.find_modules_directly_imported_by(name))
+        for name in graph.modules
+    }
 
 
 # Import circles, between modules and between packages.
@@ -190,11 +199,7 @@ def arrows_up() -> list[str]:
 
 def import_circles() -> list[list[str]]:
     """Return each import circle as the modules, or the packages, along it."""
-    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
-    modules = {
-        name: set(graph.find_modules_directly_imported_by(name))
-        for name in graph.modules
-    }
+    modules = imports()
     return [*circles_of(modules), *circles_of(between_packages(modules))]
 
 

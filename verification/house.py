@@ -7,7 +7,6 @@ stack. A real worker runs the stage of that stack in the simulator.
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 import tokenize
@@ -115,8 +114,8 @@ def measure() -> Mapping[str, int]:
 
 
 def words_of(page: Path) -> int:
-    """Count the words of a page, its code included: what has a letter or a digit."""
-    return len(re.findall(r"\S*\w\S*", page.read_text("utf-8")))
+    """Count the words of a page as `wc -w` does, its code included."""
+    return len(page.read_text("utf-8").split())
 
 
 def written_pages() -> list[Path]:

@@ -6,7 +6,7 @@ method raises `ClaimLostError`, and the worker that has the lease continues.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -77,6 +77,10 @@ class Checkpoints(Protocol):
     @property
     def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
         """The compensated stages by name; the value is the failure, if it failed."""
+
+    @property
+    def compensable(self) -> Collection[str]:
+        """The stages that completed in earlier claims and had a compensation."""
 
     @property
     def compensation_gen(self) -> int:

@@ -93,6 +93,15 @@ class StageRow(Row):
         "value_at",
     )
     value_sha256 = OptionalText("The hash of that object.")
+    number = Count(
+        "How many stages of the chunk were complete with it; 0: it is not known."
+    )
+    is_compensable = Flag("Whether the stage had a compensation.", "compensable")
+
+    @property
+    def claim(self) -> tuple[int, int]:
+        """The generation and the fence of the claim that completed it."""
+        return self.gen or 1, self.fence or 0
 
     @property
     def has_value(self) -> bool:
@@ -135,6 +144,10 @@ class CompensatedRow(Row):
         "error",
     )
     resolved_by = OptionalText("The operator who resolved it; empty: none did.")
+    number = Count(
+        "The number of the stage's row; 0: it had not completed, or an operator lets "
+        "stay what it did."
+    )
 
     @property
     def failure(self) -> ErrorEnvelope | None:

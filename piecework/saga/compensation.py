@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from piecework import telemetry
 from piecework.context import Context
+from piecework.domain import keys
 from piecework.domain.moments import iso
 from piecework.domain.outcome import Cancelled, CompensationResult, DeadLettered
 from piecework.domain.protocols import Checkpoints
@@ -73,6 +74,10 @@ class CompensationProgress(Protocol):
         """The compensated stages by name; the value is the failure, if it failed."""
 
     @property
+    def compensable(self) -> Collection[str]:
+        """The stages that completed in earlier claims and had a compensation."""
+
+    @property
     def reached_stage(self) -> str:
         """The name of the stage that an earlier claim had started, or empty."""
 
@@ -92,7 +97,7 @@ def preview(
         return compensation_plan(pipeline, failure, progress, affected)
     untouched = pipeline.pivot_name == failure.stage and failure.stage not in affected
     state = StepState.AT_PIVOT if untouched else StepState.FORWARD_ONLY
-    started = started_stages(pipeline, failure, progress)
+    started = started_stages(pipeline, failure, progress, affected)
     return [CompensationStep(stage, state) for stage in reversed(started)]
 
 
@@ -106,40 +111,51 @@ def compensation_plan(
 
     `affected`: the names of the stages with an effect that may have happened.
     """
-    started = started_stages(pipeline, failure, progress)
-    completed = completed_stages(pipeline, progress)
+    started = started_stages(pipeline, failure, progress, affected)
+    removed = removed_stages(pipeline, progress, affected)
     return [
-        CompensationStep(s, step_state(s, completed, progress.compensated, affected))
-        for s in reversed(started)
+        *(CompensationStep(s, StepState.NOT_COMPENSABLE) for s in reversed(removed)),
+        *(
+            CompensationStep(s, step_state(s, progress, affected))
+            for s in reversed(started)
+        ),
     ]
 
 
 def started_stages(
-    pipeline: Pipeline, failure: ErrorEnvelope, progress: CompensationProgress
+    pipeline: Pipeline,
+    failure: ErrorEnvelope,
+    progress: CompensationProgress,
+    affected: Collection[str],
 ) -> list[Stage]:
-    """Return the stages up to the failed one, inclusive, in pipeline order."""
-    names = [stage.name for stage in pipeline.stages]
-    last = names.index(failure.stage) if failure.stage in names else -1
-    completed = [i for i, name in enumerate(names) if name in progress.completed]
-    reached = progress.reached_stage
-    earlier = names.index(reached) if reached in names else -1
-    return list(pipeline.stages[: max([last, earlier, *completed]) + 1])
+    """Return the stages that completed, were reached or failed, in pipeline order."""
+    started = {failure.stage, progress.reached_stage, *affected}
+    started |= progress.completed.keys() | progress.compensated.keys()
+    return [stage for stage in pipeline.stages if stage.name in started]
 
 
-def completed_stages(
-    pipeline: Pipeline, progress: CompensationProgress
-) -> Collection[str]:
-    """Return the names of the completed stages, also if a value cannot be read."""
-    names, reached = [stage.name for stage in pipeline.stages], progress.reached_stage
-    before = names[: names.index(reached)] if reached in names else []
-    return {*before, *progress.completed}
+def removed_stages(
+    pipeline: Pipeline, progress: CompensationProgress, affected: Collection[str]
+) -> list[Stage]:
+    """Return the stages of an earlier version whose effects nothing can compensate.
+
+    They completed with a compensation, or have an effect that may have happened.
+    """
+    known = {stage.name for stage in pipeline.stages} | progress.compensated.keys()
+    left = {*progress.compensable, *affected} - known
+    return [
+        Stage(_removed, name=name)
+        for name in sorted(left)
+        if not keys.is_compensation_stage(name)
+    ]
+
+
+def _removed(ctx: Context[Any]) -> None:
+    """Stand for the function of a stage that the pipeline no longer has."""
 
 
 def step_state(
-    stage: Stage,
-    completed: Collection[str],
-    compensated: Mapping[str, ErrorEnvelope | None],
-    affected: Collection[str],
+    stage: Stage, progress: CompensationProgress, affected: Collection[str]
 ) -> StepState:
     """Return the state of a started stage.
 
@@ -149,10 +165,10 @@ def step_state(
     if stage.compensate is None:
         effects = stage.name in affected
         return StepState.NOT_COMPENSABLE if effects else StepState.NOT_NEEDED
-    if stage.name in compensated:
-        failed = compensated[stage.name] is not None
+    if stage.name in progress.compensated:
+        failed = progress.compensated[stage.name] is not None
         return StepState.FAILED if failed else StepState.COMPENSATED
-    if stage.name in completed:
+    if stage.name in progress.completed:
         return StepState.DONE
     may_have_acted = stage.undo_if_failed or stage.name in affected
     return StepState.IN_DOUBT if may_have_acted else StepState.NOT_HAPPENED
@@ -218,6 +234,16 @@ class CompensationRun:
                 error_code=failed.code,
             )
 
+    def emit_removed(self, stage: Stage) -> None:
+        """Emit that a stage of an earlier version is not compensated: an alarm."""
+        telemetry.emit(
+            self.ctx.log,
+            "compensation.stage_failed",
+            correlation_id=self.failure.correlation_id,
+            stage=stage.name,
+            error_code="runtime.stage.not_found",
+        )
+
     def finish(self) -> DeadLettered | Cancelled:
         """Emit the end of the compensation and return the outcome.
 
@@ -226,6 +252,9 @@ class CompensationRun:
         no effect of theirs happened.
         """
         steps = self.steps()
+        for step in steps:
+            if step.stage.run is _removed:
+                self.emit_removed(step.stage)
         left = tuple(step.stage.name for step in steps if step.state in UNRESOLVED)
         untouched = without_effect(steps)
         compensated = any(step.state is StepState.COMPENSATED for step in steps)

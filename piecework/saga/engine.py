@@ -41,43 +41,48 @@ from piecework.saga.recovery import (
     pivot_position,
 )
 from piecework.saga.stage import (
-    count_completed,
     describe_failure,
     drop_traceback,
+    next_stage,
     restore_values,
     run_variant,
     run_with_variants,
 )
 
 
-async def run(
+async def run(  # noqa: PLR0911 -- one return for each end
     pipeline: Pipeline,
     ctx: Context[Any],
     checkpoints: Checkpoints,
     limits: RecoveryLimits,
 ) -> Outcome:
-    """Run the stages from the last checkpoint, and return the outcome.
+    """Run each stage that has not completed, in order, and return the outcome.
+
+    An earlier version of the pipeline may have completed any of them.
 
     Raises:
         StoreError: A table could not be reached.
         ClaimLostError: Another worker owns the chunk.
     """
     unreadable = restore_values(pipeline, ctx, checkpoints)
+    last = len(pipeline.stages) - 1
     if checkpoints.failure is not None:
         return await compensate(pipeline, ctx, checkpoints, limits, checkpoints.failure)
-    done = count_completed(pipeline, checkpoints)
     if unreadable is not None:
-        failure = describe_failure(unreadable, ctx, limits)
-        return await recover(pipeline, ctx, checkpoints, limits, done, failure)
-    for index in range(done, len(pipeline.stages)):
+        failure, at = describe_failure(unreadable, ctx, limits), last
+        if (first := next_stage(pipeline, checkpoints)) is not None:
+            at = first
+        return await recover(pipeline, ctx, checkpoints, limits, at, failure)
+    while (index := next_stage(pipeline, checkpoints)) is not None:
         stage = pipeline.stages[index]
         ctx.stage = stage.name
         try:
             await ctx.caller.gate.wait_at_boundary()
             value = await run_with_variants(pipeline, index, ctx, checkpoints, limits)
-            if index == len(pipeline.stages) - 1:
+            following = stage_after(pipeline, index, checkpoints)
+            if index == last and following is None:
                 return Succeeded(value)
-            await checkpoints.complete(index, value, pipeline.stages[index + 1].name)
+            await checkpoints.complete(index, value, following or stage.name)
         except CancelRequestedError:
             return Cancelled(stage.name)
         except WaitRequestedError as request:
@@ -91,8 +96,20 @@ async def run(
         log, name, trace = ctx.log, stage.name, f"{ctx.job}/{ctx.chunk}"
         telemetry.emit(log, "stage.completed", stage=name, correlation_id=trace)
         ctx.progress()
-    message = "a pipeline has at least one stage, and its last one returns"
-    raise AssertionError(message)
+    return Succeeded(checkpoints.completed[pipeline.stages[last].name])
+
+
+def stage_after(pipeline: Pipeline, index: int, checkpoints: Checkpoints) -> str | None:
+    """Return the stage that runs after the one at `index`; None: it is the last."""
+    name = pipeline.stages[index].name
+    return next(
+        (
+            stage.name
+            for stage in pipeline.stages
+            if stage.name not in checkpoints.completed and stage.name != name
+        ),
+        None,
+    )
 
 
 async def recover(

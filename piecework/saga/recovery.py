@@ -128,10 +128,10 @@ def pivot_position(
     it was not connected, the pivot was not attempted. This holds for any number of
     claims.
     """
+    if index > pipeline.pivot_index or pipeline.pivot_name in checkpoints.completed:
+        return PivotPosition.BEHIND
     if index < pipeline.pivot_index:
         return PivotPosition.AHEAD
-    if index > pipeline.pivot_index:
-        return PivotPosition.BEHIND
     counts = ctx.caller.counts
     claimed_before = (
         checkpoints.reached_stage == ctx.stage and counts.untried != ctx.stage

@@ -180,7 +180,9 @@ def restore_values(
     restored, because compensations may need them.
     """
     unreadable = None
-    for stage in pipeline.stages[: count_completed(pipeline, checkpoints)]:
+    for stage in pipeline.stages:
+        if stage.name not in checkpoints.completed:
+            continue
         if stage.name in ctx.values and stage.name not in ctx.shared:
             continue
         text = checkpoints.completed[stage.name]
@@ -192,15 +194,18 @@ def restore_values(
     return unreadable
 
 
-def count_completed(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
-    """Return how many stages from the first one are completed without a gap.
+def next_stage(pipeline: Pipeline, checkpoints: Checkpoints) -> int | None:
+    """Return the position of the first stage that has not completed; None: all have.
 
-    A stage after a compensated one runs again.
+    An earlier version of the pipeline may have completed stages after it.
     """
-    names = [stage.name for stage in pipeline.stages]
     return next(
-        (i for i, name in enumerate(names) if name not in checkpoints.completed),
-        len(names),
+        (
+            index
+            for index, stage in enumerate(pipeline.stages)
+            if stage.name not in checkpoints.completed
+        ),
+        None,
     )
 
 

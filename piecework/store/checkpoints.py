@@ -1,11 +1,15 @@
 """The checkpoints of a claimed chunk: one write under the fence for each stage.
 
-`stage` on the chunk's row is the cursor: every stage before it is complete. The value
-of a stage has its own row, which is written together with the cursor. The row has the
-start and the end of the stage, its worker and its attempt. The value `null` is not
-written: a complete stage without a stored value returned it. The join and `piecework
-results` read the value of the result stage. If that is the last stage, the chunk's row
-has a small value instead (`results.py`).
+A stage that has completed has a row, which has its name: no row means that it never
+ran. So a chunk goes on with whatever stages its pipeline has now, in whatever order.
+`stage` on the chunk's row is the cursor, the stage that the chunk is at. The row is
+written together with it. It has the start and the end of the stage, its worker and its
+attempt, and its value unless that is `null`. The join and `piecework results` read the
+row of the result stage. If that is the last stage, the chunk's row has a small value
+instead (`results.py`).
+
+A row counts until its stage, or one that completed before it, was compensated. Then the
+stage runs again.
 """
 
 from __future__ import annotations
@@ -33,7 +37,6 @@ from piecework.domain.rows import (
     EffectRow,
     ErrorRow,
     StageRow,
-    read_error,
 )
 from piecework.errors import PermanentError
 from piecework.store.cancellation import COMPENSATING, compensation_put
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 #: the compensated stage.
 EFFECTS_AT_ONCE = 98
 #: A late copy of an earlier checkpoint would set the cursor back.
-AT_STAGE = "stage = :done"
+AT_STAGE = "stage = :cursor"
 
 
 @dataclass(slots=True)
@@ -73,6 +76,11 @@ class ChunkCheckpoints:
     #: When the present stage started; empty: with the claim.
     _started_at: str = ""
     _completed: dict[str, str] = field(default_factory=dict)
+    _rows: dict[str, StageRow] = field(default_factory=dict)
+    #: The stage in the chunk's row; empty: as the claim has found it.
+    _cursor: str = ""
+    #: The stage whose value the row of the result has; empty: there is no such row.
+    _result_of: str = ""
     _compensated: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
     _calls_gen: int | None = None
 
@@ -83,8 +91,18 @@ class ChunkCheckpoints:
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """The JSON value of each complete stage."""
+        """The JSON value of each complete stage; empty: it could not be read."""
         return self._completed
+
+    @property
+    def compensable(self) -> set[str]:
+        """The stages that earlier claims completed, and that had a compensation."""
+        return {name for name, row in self._rows.items() if row.is_compensable}
+
+    @property
+    def cursor(self) -> str:
+        """The stage in the chunk's row."""
+        return self._cursor or self.claim.chunk.stage
 
     @property
     def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
@@ -103,29 +121,28 @@ class ChunkCheckpoints:
             PermanentError: `runtime.stage.not_found`: the pipeline no longer has the
                 chunk's current stage.
         """
-        cursor = self.claim.chunk.stage
-        names = [stage.name for stage in self.pipeline.stages]
-        if cursor not in names:
-            message = (
-                f"Pipeline {self.pipeline.name!r} has no stage {cursor!r} any more."
-            )
-            raise PermanentError(message, code="runtime.stage.not_found")
-        self.reached_stage = cursor
-        for index, name in enumerate(names[: names.index(cursor)]):
-            is_result = index == self.pipeline.result_index
-            row = work.result if is_result else work.stage(name)
-            self._completed[name] = (
-                await self.objects.get_value(row, self.prefix)
-                if row is not None and row.has_value
-                else NULL
-            )
-        cause = work.rows.get(keys.compensation_part(self.claim.gen))
-        if cause is not None:
-            began = CompensationRow(cause)
+        self.reached_stage = self.cursor
+        began = work.compensation_in(self.claim.gen)
+        if began is not None:
             self.failure, self._calls_gen = began.cause, began.calls_gen
         self._compensated = {
             row.stage: row.failure for row in work.compensated_in(self.claim.gen)
         }
+        # A join that completed ended its generation: in a later one it runs again.
+        if not self.claim.ref.is_join:
+            self._rows = work.complete_stages(self.compensation_gen)
+        self._completed = dict.fromkeys(self._rows, "")
+        self._result_of = work.result.stage if work.result is not None else ""
+        if self.cursor not in [stage.name for stage in self.pipeline.stages]:
+            name = self.pipeline.name
+            message = f"Pipeline {name!r} has no stage {self.cursor!r} any more."
+            raise PermanentError(message, code="runtime.stage.not_found")
+        for name, row in self._rows.items():
+            self._completed[name] = (
+                await self.objects.get_value(row, self.prefix)
+                if row.has_value
+                else NULL
+            )
 
     async def complete(self, index: int, value: str, following: str) -> None:
         """Checkpoint a stage's value and enter the following stage, in one write.
@@ -138,33 +155,34 @@ class ChunkCheckpoints:
         if index == self.pipeline.result_index:
             assignments += ", result_sha256 = :sha256"
             values = {"sha256": keys.sha256(value.encode())}
+        name = self.pipeline.stages[index].name
         step = self._on_chunk(
             "Update",
-            condition=self._may_go_on(index + 1),
+            condition=self._may_go_on(index),
             update=f"SET {assignments}",
             values={
-                "done": self.pipeline.stages[index].name,
+                "cursor": self.cursor,
                 "following": following,
                 "now": iso(self.clock()),
                 **values,
             },
         )
         writes = [step, *await self.value_writes(index, value)]
-        if len(writes) == 1:
-            reply = await self.table.update(step, returning="NONE")
-        else:
-            reply = await self.table.transact(writes)
+        reply = await self.table.transact(writes)
         if isinstance(reply, Refused):
             self._explain(reply, following)
-        self._completed[self.pipeline.stages[index].name] = value
-        self._started_at = step.values["now"]
+        self._completed[name] = value
+        self._cursor, self._started_at = following, step.values["now"]
+        if index == self.pipeline.result_index:
+            self._result_of = name
 
-    def _may_go_on(self, following: int) -> str:
-        """Return the condition of entering a stage.
+    def _may_go_on(self, index: int) -> str:
+        """Return the condition of leaving a stage.
 
         A cancel stops a chunk before its pivot; after the pivot it only goes forward.
         """
-        if following > self.pipeline.pivot_index:
+        pivot = self.pipeline.pivot_index
+        if index >= pivot or self.pipeline.pivot_name in self._completed:
             return f"{OWNED} AND {AT_STAGE}"
         return f"{OWNED} AND {AT_STAGE} AND {NOT_CANCELLED}"
 
@@ -172,7 +190,7 @@ class ChunkCheckpoints:
         item = refused.item or {}
         if item.get("claim_token") != self.claim.token:
             raise ClaimLostError
-        if item.get("stage") == following:
+        if item.get("stage") == following != self.cursor:
             return  # our first copy was applied, and its answer was lost
         self.cancel = CancelRequest.read(item)
         if self.cancel is not None:
@@ -180,10 +198,12 @@ class ChunkCheckpoints:
         raise ClaimLostError
 
     async def value_writes(self, index: int, value: str) -> list[ItemWrite]:
-        """Return the write that stores a stage's value, and the times of the stage.
+        """Return the writes that store a stage's value, and the times of the stage.
 
-        The row of a stage that returned `null` has no value. A result that is `null`
-        has no row: what an earlier generation may have left there is deleted.
+        The row of a stage that returned `null` has no value. If it is the last one and
+        the result, the end of the chunk says so: it needs no row. An earlier version of
+        the pipeline may have had another result stage. Then its row gets the name of
+        that stage, before the result replaces it.
         """
         ref, stage = self.claim.ref, self.pipeline.stages[index]
         is_result = index == self.pipeline.result_index
@@ -192,10 +212,17 @@ class ChunkCheckpoints:
             if is_result
             else keys.stage_sk(ref.chunk, stage.name)
         )
-        if value == NULL and is_result:
-            anew = self.claim.gen > 1
-            return [self.table.item_write("Delete", ref.pk, sk)] if anew else []
         gen, fence = self.claim.gen, self.claim.fence
+        replaced = self._rows.get(self._result_of) if is_result else None
+        moved = [
+            self._put_row(row, keys.stage_sk(ref.chunk, row.stage))
+            for row in [replaced]
+            if row is not None and row.stage != stage.name
+        ]
+        if value == NULL and is_result and index == len(self.pipeline.stages) - 1:
+            stale = gen > 1 or moved
+            delete = self.table.item_write("Delete", ref.pk, sk)
+            return [delete, *moved] if stale else []
         at = keys.stage_value_key(
             ref.tenant, ref.job, ref.chunk, gen, fence, stage.name
         )
@@ -208,9 +235,34 @@ class ChunkCheckpoints:
             "worker": self.claim.worker,
             "attempt": self.claim.attempt,
             "label": self.claim.chunk.label or None,
+            "number": self._number_of(stage.name),
+            "compensable": True if stage.compensate else None,
             **(await self.objects.put_value(value, at) if value != NULL else {}),
         }
-        return [self.table.item_write("Put", ref.pk, sk, item=item)]
+        return [self.table.item_write("Put", ref.pk, sk, item=item), *moved]
+
+    def result_writes(self) -> list[ItemWrite]:
+        """Return the write that makes an earlier stage's value the chunk's result.
+
+        It is empty unless that stage completed before it became the result stage.
+        """
+        name = self.pipeline.stages[self.pipeline.result_index].name
+        row = self._rows.get(name)
+        if row is None or self._result_of == name:
+            return []
+        return [self._put_row(row, keys.result_sk(self.claim.ref.chunk))]
+
+    def _put_row(self, row: StageRow, sk: str) -> ItemWrite:
+        item = row.pick(row.item.keys() - {"pk", "sk", "v"})
+        return self.table.item_write("Put", self.claim.ref.pk, sk, item=item)
+
+    def _number_of(self, stage: str) -> int:
+        """Return the number of a stage: its row's, or that of the next one."""
+        row = self._rows.get(stage)
+        if row is not None and row.number:
+            return row.number
+        names = [*self._completed]
+        return 1 + (names.index(stage) if stage in names else len(names))
 
     async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
         """Record that this claim and all later ones compensate the chunk.
@@ -246,6 +298,7 @@ class ChunkCheckpoints:
             "error": error,
             "gen": self.claim.gen,
             "finished_at": iso(self.clock()),
+            "number": self._number_of(stage) if stage in self._completed else None,
         }
         effects = [] if failure else self.ledger.compensation_updates(stage)
         while len(effects) > EFFECTS_AT_ONCE:
@@ -287,10 +340,45 @@ class Work:
         """The values of completed stages, without the result."""
         return [StageRow(item) for item in self._kind(keys.STAGE_ROWS)]
 
-    def stage(self, name: str) -> StageRow | None:
-        """Return the value of a stage; None: it is null, or has not completed."""
-        item = self.rows.get(keys.stage_part(name))
-        return None if item is None else StageRow(item)
+    def compensation_in(self, gen: int) -> CompensationRow | None:
+        """Return the cause of a generation's compensation; None: it goes forward."""
+        item = self.rows.get(keys.compensation_part(gen))
+        return None if item is None else CompensationRow(item)
+
+    def complete_stages(self, gen: int) -> dict[str, StageRow]:
+        """Return the rows of the stages that are complete in a generation, by name.
+
+        They are in the order of their ends. A compensation of an earlier generation
+        ends the rows of its stage, and of those that completed after it.
+        """
+        found: dict[str, StageRow] = {}
+        result = [] if self.result is None else [self.result]
+        for row in sorted([*self.stages, *result], key=lambda row: row.claim):
+            found[row.stage] = row
+        rows = sorted(found.values(), key=lambda row: (row.number, row.finished_at))
+        # Early rows have no number: their order is that of their times.
+        number_of = {row.stage: row.number or n for n, row in enumerate(rows, 1)}
+        undone = [
+            (row.gen, row.number or number_of[row.stage])
+            for row in self.compensated
+            if row.gen < gen
+            and (row.number or (row.stage in number_of and not row.resolved_by))
+        ]
+        return {
+            row.stage: row
+            for row in rows
+            if not any(
+                row.claim[0] <= of_gen and number_of[row.stage] >= number
+                for of_gen, number in undone
+            )
+        }
+
+    def number_of(self, stage: str) -> int | None:
+        """Return the number of a completed stage; None: it has none."""
+        found = [row for row in self.stages if row.stage == stage]
+        if self.result is not None and self.result.stage == stage:
+            found.append(self.result)
+        return max((row.number for row in found), default=0) or None
 
     @property
     def calls(self) -> list[CallsRow]:
@@ -367,15 +455,17 @@ async def read_stages(table: Table, ref: ChunkRef) -> list[StageRow]:
     return [StageRow(item) for item in [*items, *([result] if result else [])]]
 
 
-async def read_compensation(
-    table: Table, ref: ChunkRef, gen: int
-) -> tuple[ErrorEnvelope | None, list[CompensatedRow]]:
-    """Read the cause of a generation's compensation, and the compensated stages."""
-    items, cause = await asyncio.gather(
-        _read(table, ref, keys.compensated_part(gen)),
+async def read_progress_rows(table: Table, ref: ChunkRef, gen: int) -> Work:
+    """Read the completed and the compensated stages of a chunk, without its calls."""
+    stages, compensated, cause, result = await asyncio.gather(
+        _read(table, ref, keys.STAGE_ROWS),
+        _read(table, ref, keys.COMPENSATED_ROWS),
         table.get(ref.pk, keys.compensation_sk(ref.chunk, gen)),
+        table.get(ref.pk, keys.result_sk(ref.chunk)),
     )
-    return read_error(cause) if cause else None, [CompensatedRow(i) for i in items]
+    items = [*stages, *compensated, *([cause] if cause else [])]
+    rows = {keys.work_part(ref.chunk, item["sk"]): item for item in items}
+    return Work(rows, None if result is None else StageRow(result))
 
 
 async def _read(table: Table, ref: ChunkRef, beginning: str) -> list[Item]:

@@ -74,7 +74,12 @@ class FailedCompensation:
                 "Put",
                 ref.pk,
                 keys.compensated_sk(ref.chunk, gen, row.stage),
-                item={"stage": row.stage, "gen": gen, "finished_at": row.finished_at},
+                item={
+                    "stage": row.stage,
+                    "gen": gen,
+                    "finished_at": row.finished_at,
+                    "number": row.number or None,
+                },
             )
             for row in self.compensated
         ]
@@ -127,6 +132,8 @@ async def resolve_by_hand(
         facts["resume_at"] = resolution.resume_at
     chunk = chunk_action(table, "Update", letter, facts)
     close = letter_update(letters, letter, resolution)
+    failed = {row.stage for row in work.compensated_in(gen) if row.has_failed}
+    again = {*resolution.stages} if compensated else failed
     rows = [
         table.item_write(
             "Put",
@@ -137,6 +144,7 @@ async def resolve_by_hand(
                 "gen": gen,
                 "finished_at": resolution.at,
                 "resolved_by": resolution.by.actor,
+                "number": work.number_of(stage) if stage in again else None,
             },
         )
         for stage in resolution.stages

@@ -35,6 +35,7 @@ class MemoryCheckpoints:
     reached_stage: str = ""
     cursor: str = ""
     compensation_gen: int = 1
+    compensable: frozenset[str] = frozenset()
 
     async def complete(self, index: int, value: str, following: str) -> None:
         """Keep a stage's value and enter the following stage."""

@@ -18,7 +18,7 @@ from piecework.dependency import Usage
 from piecework.domain.effect import Effect
 from piecework.domain.protocols import CancelRequest
 from piecework.pipelines import Pipeline
-from piecework.saga.stage import count_completed
+from piecework.saga.stage import next_stage
 from piecework.settings import Settings
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.effects import EffectLedger
@@ -61,9 +61,12 @@ class ClaimState:
     possibly_paid: int = 0
 
     @property
-    def stages_done(self) -> int:
-        """The number of complete stages: the position of the present one."""
-        return count_completed(self.pipeline, self.checkpoints)
+    def stage_index(self) -> int:
+        """The position of the present stage; past the pivot once that is complete."""
+        index = next_stage(self.pipeline, self.checkpoints)
+        if index is None or self.pipeline.pivot_name in self.checkpoints.completed:
+            return len(self.pipeline.stages)
+        return index
 
     @property
     def cancel(self) -> CancelRequest | None:
@@ -87,7 +90,7 @@ class ClaimState:
 
     @property
     def _is_before_pivot(self) -> bool:
-        return self.stages_done < self.pipeline.pivot_index
+        return self.stage_index < self.pipeline.pivot_index
 
     @property
     def _waits_at_pivot(self) -> bool:
@@ -95,7 +98,7 @@ class ClaimState:
 
         A pivot without such a call may act in a way that the ledger does not know.
         """
-        at_pivot = self.stages_done == self.pipeline.pivot_index
+        at_pivot = self.stage_index == self.pipeline.pivot_index
         return at_pivot and bool(self.drain.tasks) and self.ledger.pivot_is_untouched
 
     def completes_effects(self) -> bool:

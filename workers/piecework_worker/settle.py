@@ -166,7 +166,10 @@ async def succeed(
         return await settlements.succeed(
             chunk_run.claim, result_sha256=sha256, value=value, calls=calls
         )
-    also = await chunk_run.checkpoints.value_writes(last, value)
+    checkpoints, also = chunk_run.checkpoints, list[ItemWrite]()
+    if chunk_run.pipeline.stages[last].name not in checkpoints.completed:
+        also += await checkpoints.value_writes(last, value)
+    also += checkpoints.result_writes()
     also += await job_end(chunk_run, job, rt, join_error="")
     return await settlements.succeed(
         chunk_run.claim, result_sha256=sha256, also=also, calls=calls

@@ -32,8 +32,8 @@ from piecework.saga.compensation import (
 )
 from piecework.store.cancellation import FORWARD
 from piecework.store.checkpoints import (
-    read_compensation,
     read_effects,
+    read_progress_rows,
     read_stages,
 )
 from piecework.store.completion import all_chunks
@@ -67,6 +67,7 @@ class ChunkProgress:
 
     reached_stage: str
     completed: Mapping[str, str]
+    compensable: frozenset[str]
     compensated: Mapping[str, ErrorEnvelope | None]
     may_have_happened: frozenset[str]
     cause: ErrorEnvelope | None
@@ -164,8 +165,6 @@ async def read_progress(
 ) -> ChunkProgress:
     """Read how far earlier claims came, without the values of stages and calls.
 
-    Every stage before the chunk's current stage is complete.
-
     Raises:
         UsageError: `runtime.stage.not_found`: the pipeline has no such stage.
     """
@@ -174,15 +173,19 @@ async def read_progress(
         message = f"Pipeline {pipeline.name!r} has no stage {entered!r}."
         step = "Name the pipeline version that the job was submitted with."
         raise UsageError(message, code="runtime.stage.not_found", next_step=step)
-    cause, compensated = await read_compensation(rt.table, chunk.ref, chunk.gen)
+    work = await read_progress_rows(rt.table, chunk.ref, chunk.gen)
+    cause = work.compensation_in(chunk.gen)
+    began = chunk.gen if cause is None else cause.calls_gen or chunk.gen
+    rows = work.complete_stages(began)
     return ChunkProgress(
         reached_stage=entered,
-        completed=dict.fromkeys(names[: names.index(entered)], ""),
-        compensated={row.stage: row.failure for row in compensated},
+        completed=dict.fromkeys(rows, ""),
+        compensable=frozenset(n for n, row in rows.items() if row.is_compensable),
+        compensated={row.stage: row.failure for row in work.compensated_in(chunk.gen)},
         may_have_happened=frozenset(
             row.stage for row in effects if row.state in MAY_HAVE_HAPPENED
         ),
-        cause=cause,
+        cause=None if cause is None else cause.cause,
     )
 
 
@@ -191,8 +194,7 @@ async def recorded_stages(
 ) -> list[str]:
     """Return the stages that left a row, in order of time, the current stage last.
 
-    A stage that returned no value and made no call leaves no row. Calls of a
-    compensation have a stage name of their own and are skipped.
+    Calls of a compensation have a stage name of their own and are skipped.
     """
     values = await read_stages(rt.table, chunk.ref)
     started = [(row.started_at, row.stage) for row in effects]

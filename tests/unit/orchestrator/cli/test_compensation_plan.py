@@ -62,6 +62,9 @@ def job(deployment: Deployment) -> None:
     deployment.chunk("a", 3, "WAITING", stage="tell")
     deployment.chunk("a", 4, "DEAD", stage="hotel")
     deployment.chunk("a", 5, "WAITING", stage="flight")
+    for chunk, done in ((1, "flight letter hotel"), (3, "flight letter hotel car pay")):
+        for stage in done.split():
+            write(deployment, chunk, f"STAGE#{stage}", stage=stage)
     write(deployment, 1, "EFFECT#k", stage="letter", state="DONE")
     write(deployment, 1, "EFFECT#l", stage="car", state="INTENT")
     write(deployment, 5, "EFFECT#m", stage="flight", state="REFUSED")
@@ -132,6 +135,7 @@ def test_a_plan_without_pipeline_shows_only_the_record(
     assert [
         ["1", "car", "in doubt", "None"],
         ["1", "letter", "done", "None"],
+        ["1", "hotel", "done", "None"],
         ["1", "flight", "done", "None"],
     ] == steps(run, "--chunk", "1")
     shown = run(*PLAN, "--chunk", "1")
@@ -189,7 +193,7 @@ def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
     # The chunk beyond the limit shows that there are more.
     works = [prefix.split("#") for prefix in prefixes if prefix.startswith("WORK#")]
     assert {"00000001", "00000003"} == {work[1] for work in works}
-    assert {"EFFECT", "COMPENSATED"} == {work[2] for work in works}
+    assert {"EFFECT", "STAGE", "COMPENSATED"} == {work[2] for work in works}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from piecework.domain.outcome import Retry, Succeeded
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline, Stage
 from piecework.saga.compensation import started_stages
-from piecework.saga.stage import count_completed
+from piecework.saga.stage import next_stage
 from piecework.testing.memory_records import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Clause,
@@ -60,11 +60,11 @@ async def test_a_run_continues_from_the_last_checkpoint() -> None:
     assert ctx.values["a"] == "1"
 
 
-async def test_stages_after_a_gap_run_again() -> None:
+async def test_each_stage_without_a_value_runs() -> None:
     script = Script()
     kept = checkpoints_of(script.pipeline, completed={"a": '"1"', "c": '"3"'})
     await run(script.pipeline, kept)
-    assert script.did == ["b", "c", "d"]
+    assert script.did == ["b", "d"]
 
 
 class Kept(BaseModel):
@@ -128,25 +128,29 @@ async def test_each_stage_is_emitted_and_reports_progress() -> None:
     assert len(signs) == 3
 
 
-def test_started_stages_reach_the_last_known_stage() -> None:
+def test_started_stages_are_those_that_something_is_known_of() -> None:
     pipeline = Script().pipeline
 
-    def begun(stage: str = "", **facts: Any) -> str:
+    def begun(stage: str = "", affected: str = "", **facts: Any) -> str:
         kept = checkpoints_of(pipeline, **facts)
-        return "".join(names(started_stages(pipeline, envelope(stage=stage), kept)))
+        failure = envelope(stage=stage)
+        return "".join(names(started_stages(pipeline, failure, kept, {*affected})))
 
     assert begun() == ""
-    assert begun("b") == "ab"
+    assert begun("b") == "b"
     assert begun("compensate:b:1", completed={"a": ""}) == "a"
-    assert begun(reached_stage="c") == "abc"
+    assert begun(reached_stage="c") == "c"
+    assert begun("a", "d") == "ad"
     assert begun("a", reached_stage="b", completed={"a": "", "b": "", "c": ""}) == "abc"
 
 
 def test_a_run_needs_a_stage_and_one_that_is_done_does_not_run() -> None:
     pipeline = Script().pipeline
     kept = checkpoints_of(pipeline, completed=dict.fromkeys("abcd", "1"))
-    assert count_completed(pipeline, kept) == 4
-    assert count_completed(pipeline, checkpoints_of(pipeline)) == 0
+    assert next_stage(pipeline, kept) is None
+    assert next_stage(pipeline, checkpoints_of(pipeline)) == 0
+    kept = checkpoints_of(pipeline, completed=dict.fromkeys("acd", "1"))
+    assert next_stage(pipeline, kept) == 1
     assert limits().max_attempts == 3
 
 

@@ -1,7 +1,8 @@
 """The interfaces of the engine; the stores and the in-memory run implement them.
 
-Every write of these methods is conditional on the claim. If the claim is lost, the
-method raises `ClaimLostError`, and the worker that has the lease continues.
+A write that starts something is conditional on the claim. If the claim is lost, the
+method raises `ClaimLostError`, and the worker that has the lease continues. A write of
+a fact is not: a lost claim, too, may write an answer, or the end of an effect.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Retry policy and circuit breaker: pure decisions, and their decorators."""
+"""Decide about retries, breakers, limits and budgets; the decorators act."""

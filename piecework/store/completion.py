@@ -158,10 +158,11 @@ async def chunks_of_group(
 
 # ── cache of the snapshots of ended jobs ──────────────────────────────────────
 #
-# Once every chunk of a generation has ended, no chunk changes before the next
-# generation. Only `reopen_chunk` changes an ended chunk, and only while the job is
-# REOPENING in a later generation. So the snapshot stays valid for the join and for the
-# certificate. A worker that has no cached snapshot reads the chunks again.
+# Once every chunk of a generation has ended, none changes its status before the next
+# generation. Only `reopen_chunk` changes that of an ended chunk, and only while the job
+# is REOPENING in a later generation. An operator may still resolve a compensation. So
+# the snapshot stays valid for the join and for the certificate. A worker that has no
+# cached snapshot reads the chunks again.
 
 #: Maximum rows of all cached snapshots; a single larger snapshot is kept too.
 MOST_ROWS = 10_000

@@ -22,7 +22,7 @@ NOT_SKIPPED = "attribute_not_exists(skipped_at)"
 #: compensation would be read as those of a new one.
 EARLIER = "gen < :next"
 #: A late operator reopens nothing if the job has ended again since.
-BEING_RESUMED = "#status = :resuming AND gen = :next"
+BEING_REOPENED = "#status = :reopening AND gen = :next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ async def reopen_chunk(
         "ConditionCheck",
         chunk.ref.of.pk,
         keys.META_SK,
-        condition=BEING_RESUMED,
-        values={"resuming": JobStatus.REOPENING, "next": gen},
+        condition=BEING_REOPENED,
+        values={"reopening": JobStatus.REOPENING, "next": gen},
     )
     rows = how.compensation.puts(table, chunk.ref, gen) if how.compensation else []
     writes = [reopening(table, chunk, gen, how), check, *rows, *how.also]

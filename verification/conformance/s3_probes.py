@@ -148,16 +148,6 @@ async def _(subject: Subject) -> str:
         return "|".join([line.decode() async for line in body.iter_lines()])
 
 
-@probe("what a body is opened as is only read", expected="read, no iter_lines")
-async def _(subject: Subject) -> str:
-    await put(subject, "opened", b"one")
-    where = {"Bucket": subject.bucket, "Key": "opened"}
-    async with (await subject.s3.get_object(**where))["Body"] as opened:
-        await opened.read()
-        found = [hasattr(opened, name) for name in ("read", "iter_lines")]
-    return "read, no iter_lines" if found == [True, False] else str(found)
-
-
 @probe("a listing is in order, page by page", expected="l/1 l/10, l/9")
 async def _(subject: Subject) -> str:
     for key in ("l/9", "l/10", "l/1", "m/1"):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import ClaimUsage
@@ -17,13 +14,10 @@ from piecework.domain.protocols import CancelRequest
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
 from piecework.testing.memory_records import MemoryCheckpoints
-from piecework_worker import executor
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.claim_state import ClaimState
-from piecework_worker.executor import run_claim
-from piecework_worker.exhaustion import Exhaustion
 from piecework_worker.lease import Lease
-from tests.unit.piecework.fakes import Clause, Log, context, limits
+from tests.unit.piecework.fakes import Clause, context, limits
 from tests.unit.piecework.store.tables import REF
 
 SETTINGS = Settings(lease_s=60, visibility_s=90, stall_timeout_s=100, max_runtime_s=500)
@@ -84,6 +78,7 @@ def chunk_run(
     **facts: Any,
 ) -> Any:
     """Return the run of a claim; `recoveries` makes it a recovery claim."""
+    DID.clear()
     item = {"status": "RUNNING", "gen": gen, "fence": fence, "attempts": 3, **facts}
     item.setdefault("stage", reached_stage)
     chunk = Chunk.read(REF, item)
@@ -110,23 +105,3 @@ def chunk_run(
         error_history=list(error_history),
         **parts,
     )
-
-
-def loading(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
-    """Load nothing, or fail to load."""
-    DID.clear()
-
-    async def load(*_: Any) -> None:
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(executor, "load_state", load)
-
-
-async def ran(run: Any) -> Any:
-    """Run a claim that was acquired now; return its outcome."""
-    run.lease.acquired_at = asyncio.get_running_loop().time()
-    none: Any = None  # nothing is loaded
-    rt: Any = SimpleNamespace(settings=SETTINGS)
-    await run_claim(run, none, rt, none, Exhaustion(Log()))
-    return run.outcome

@@ -14,12 +14,10 @@ from piecework.domain.outcome import (
     Cancelled,
     CompensationResult,
     DeadLettered,
-    Succeeded,
 )
 from piecework.domain.protocols import CancelRequest
 from piecework.saga.compensation import cancellation_cause
 from piecework.store.completion import JobSnapshot
-from piecework_worker import executor
 from piecework_worker.early_outcomes import (
     compensate_cancelled,
     count_calls_after_cancel,
@@ -27,7 +25,7 @@ from piecework_worker.early_outcomes import (
 from piecework_worker.lease import InterruptReason, Lease
 from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import REF
-from tests.unit.workers.runs import DID, chunk_run, loading, ran
+from tests.unit.workers.runs import DID, chunk_run
 from tests.unit.workers.virtual_leases import (
     LEASE,
     cut_off_after,
@@ -39,11 +37,6 @@ from tests.unit.workers.virtual_leases import (
 
 AT = "2026-11-22T01:00:00.000Z"
 PLAIN, UNDO = CancelRequest(AT, compensate=False), CancelRequest(AT, compensate=True)
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    loading(monkeypatch)
 
 
 @virtually
@@ -73,25 +66,6 @@ async def test_a_compensation_has_the_rest_of_the_last_renewed_lease() -> None:
     async with lease:
         await for_ever()
     assert time() - began == pytest.approx(20.0 + LEASE * 0.9)
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason", "undoes"),
-    [
-        (UNDO, InterruptReason.CANCEL, True),
-        (PLAIN, InterruptReason.CANCEL, False),
-        (UNDO, InterruptReason.LOST, False),
-        (None, InterruptReason.CANCEL, False),
-    ],
-)
-def test_only_a_cancel_that_requests_it_compensates(
-    asked: CancelRequest | None, reason: InterruptReason, *, undoes: bool
-) -> None:
-    none: Any = None
-    assert (
-        Lease(none, None, 60.0, 0.0, 0.0, reason, cancel=asked).will_compensate
-        is undoes
-    )
 
 
 async def test_a_chunk_past_its_pivot_only_records_a_cancel() -> None:
@@ -146,39 +120,6 @@ async def test_a_failed_compensation_is_dead_lettered() -> None:
         CompensationResult.FAILED,
         ("first",),
     )
-
-
-@pytest.mark.parametrize(
-    ("outcome", "by_lease", "by_checkpoint", "compensates"),
-    [
-        (Cancelled("first"), UNDO, None, True),
-        (Cancelled("first"), None, UNDO, True),
-        (Cancelled("first"), PLAIN, None, False),
-        (Cancelled("first"), None, None, False),
-        (Cancelled("first", CompensationResult.ABANDONED), UNDO, None, False),
-        (Succeeded("1"), UNDO, None, False),
-    ],
-)
-async def test_a_cancel_with_compensation_compensates(
-    monkeypatch: pytest.MonkeyPatch,
-    outcome: Any,
-    by_lease: CancelRequest | None,
-    by_checkpoint: CancelRequest | None,
-    *,
-    compensates: bool,
-) -> None:
-    async def run(*_: Any) -> Any:
-        return outcome
-
-    one = chunk_run(reached_stage="first")
-    one.lease.cancel, one.checkpoints.cancel = by_lease, by_checkpoint
-    monkeypatch.setattr(executor.engine, "run", run)
-    expected = (
-        Cancelled("first", CompensationResult.COMPENSATED) if compensates else outcome
-    )
-    assert await ran(one) == expected
-    assert (DID == ["undo"]) is compensates
-    assert one.calls_after_cancel == (0 if by_lease or by_checkpoint else None)
 
 
 def test_calls_after_cancel_are_counted_only_after_a_cancel() -> None:

@@ -7,30 +7,23 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.outcome import (
     CompensationResult,
     DeadLettered,
     Paused,
     Retry,
-    Succeeded,
 )
-from piecework.domain.records import UNREADABLE
 from piecework.domain.rows import ErrorRow
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework_worker.early_outcomes import (
     last_failure,
     outcome_of_interrupt,
+    outcome_of_load_failure,
     with_pivot_untried,
 )
 from piecework_worker.lease import InterruptReason
-from tests.unit.piecework.fakes import Lowest, envelope
-from tests.unit.workers.runs import DID, SETTINGS, chunk_run, loading, ran
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    loading(monkeypatch)
+from tests.unit.piecework.fakes import envelope
+from tests.unit.workers.runs import SETTINGS, chunk_run
 
 
 def ended(gen: int = 1, attempt: int = 3, **facts: Any) -> dict[str, Any]:
@@ -65,26 +58,6 @@ def test_an_error_of_an_earlier_generation_is_not_of_this_attempt() -> None:
     )
 
 
-# ── recovery claims ──────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("recoveries", [0, MAX_RECOVERIES + 1])
-async def test_an_attempt_runs_after_any_number_of_recoveries(recoveries: int) -> None:
-    one = chunk_run(recoveries=recoveries)
-    one.claim = replace(one.claim, is_recovery=False)
-    assert isinstance(await ran(one), Succeeded)
-    assert DID == ["second"]
-
-
-async def test_a_recovery_continues_the_compensation_of_the_last_one() -> None:
-    one = chunk_run(recoveries=2)
-    one.checkpoints.failure = envelope(stage="second", code="llm.content.filtered")
-    outcome = await ran(one)
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.failure.code == "llm.content.filtered"
-    assert DID == ["undo"]
-
-
 # ── a pause ──────────────────────────────────────────────────────────────────
 
 
@@ -111,35 +84,19 @@ CORRUPT = PermanentError("not what was submitted", code="runtime.payload.corrupt
         ({}, CompensationResult.ABANDONED),
     ],
 )
-async def test_an_unreadable_chunk_is_dead_lettered_as_abandoned_if_started(
-    monkeypatch: pytest.MonkeyPatch, facts: Any, compensation: CompensationResult
+def test_an_unreadable_chunk_is_dead_lettered_as_abandoned_if_started(
+    facts: Any, compensation: CompensationResult
 ) -> None:
-    loading(monkeypatch, CORRUPT)
-    outcome = await ran(chunk_run(**facts))
+    outcome = outcome_of_load_failure(chunk_run(**facts), CORRUPT, SETTINGS)
     assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is compensation
     assert (outcome.uncompensated_stages == ("first",)) is (not facts.get("fence"))
     assert outcome.failure.code == "runtime.payload.corrupt"
 
 
-async def test_state_that_cannot_be_read_now_is_retried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loading(monkeypatch, ConnectionResetError())
+@pytest.mark.parametrize(("attempt", "kind"), [(2, Retry), (3, DeadLettered)])
+def test_state_that_cannot_be_read_now_is_retried(attempt: int, kind: Any) -> None:
     one = chunk_run()
-    one.ctx.attempt = 2
-    one.limits.rng.__class__ = Lowest
-    assert isinstance(await ran(one), Retry)
-    one.ctx.attempt = 3
-    assert isinstance(await ran(one), DeadLettered)
-
-
-@pytest.mark.parametrize("error", [KeyError("body"), ValueError("no"), TypeError()])
-async def test_a_malformed_row_is_reported_as_such(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    loading(monkeypatch, error)
-    outcome = await ran(chunk_run())
-    assert isinstance(outcome, DeadLettered)
-    assert UNREADABLE == outcome.failure.code
-    assert type(error).__name__ in outcome.failure.message
+    one.ctx.attempt = attempt
+    outcome = outcome_of_load_failure(one, ConnectionResetError(), SETTINGS)
+    assert isinstance(outcome, kind)

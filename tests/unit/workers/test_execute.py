@@ -60,6 +60,7 @@ RUNNING: dict[str, Any] = {
 ALIVE = {**RUNNING, "claim_expires_at": iso(NOW + 7)}
 EXPIRED = {**RUNNING, "claim_expires_at": iso(NOW - 60), "attempts": 1, "takeovers": 1}
 SPENT = {"status": "WAITING", "attempts": 3, "fence": 3, "started_at": iso(NOW)}
+RECOVERED = {"status": "WAITING", "attempts": 1, "fence": 1, "recoveries": 9}
 CANCEL: dict[str, Any] = {"cancel_requested_at": iso(NOW)}
 UNDO = {**CANCEL, "compensate_requested": True, "status": "WAITING", "fence": 1}
 UNDO["stage"] = "begin"
@@ -96,6 +97,8 @@ async def given(row: dict[str, Any], does: str = "succeed", **settings: Any) -> 
         ("succeed", EXPIRED, Do.ACK, "SUCCEEDED", 30, "chunk.lease_expired"),
         # Without attempts a recovery claim ends the chunk.
         ("succeed", SPENT, Do.ACK, "DEAD", 30, "chunk.dead_lettered"),
+        # Recoveries of an earlier generation do not count against an attempt.
+        ("succeed", RECOVERED, Do.ACK, "SUCCEEDED", 30, "chunk.succeeded"),
         # A cancel with compensation gets its direction from the stage, and a claim.
         ("", UNDO, Do.ACK, "CANCELLED", 30, "chunk.cancelled"),
         ("", AT_PIVOT, Do.ACK_CANCELLED, "SUCCEEDED", 30, "stage.completed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +15,16 @@ from piecework.domain.outcome import (
     Deferred,
 )
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
-from piecework_worker.early_outcomes import MAX_DELAY_S, retry_delay
+from piecework_worker.early_outcomes import (
+    MAX_DELAY_S,
+    outcome_of_load_failure,
+    retry_delay,
+)
 from piecework_worker.work_item import MessageAction, WorkItem
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Clause
 from tests.unit.workers.on_the_model import REF, desk, said_by
-from tests.unit.workers.runs import SETTINGS, chunk_run, loading, pipeline, ran
+from tests.unit.workers.runs import SETTINGS, chunk_run, pipeline
 
 review = pipeline()
 
@@ -74,21 +79,22 @@ RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
         (RENAMED, {"deferrals": 100, "stage_deferrals": 9}, 300),
     ],
 )
-async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, counts: Any, delay: float
+def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
+    error: Exception, counts: Any, delay: float
 ) -> None:
-    loading(monkeypatch, error)
-    outcome = await ran(chunk_run(**counts))
+    outcome = outcome_of_load_failure(chunk_run(**counts), error, SETTINGS)
 
     assert isinstance(outcome, Deferred)
     assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)
     assert outcome.failure.retry_after == delay
 
 
-async def test_a_store_that_does_not_answer_is_not_taken_for_a_newer_schema(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loading(monkeypatch, StoreError("out of reach"))
-    outcome = await ran(chunk_run())
-    assert isinstance(outcome, Deferred)
-    assert outcome.blocked_on == STORE
+async def test_a_store_that_does_not_answer_is_not_taken_for_a_newer_schema() -> None:
+    async def read(*_: Any) -> bytes:
+        raise StoreError("out of reach")
+
+    here = await desk(review, Clause())
+    away: Any = SimpleNamespace(read=read)
+    here.services.payloads = away
+    assert MessageAction.KEEP is await here.execute()
+    assert STORE == (await here.row())["blocked_on"]

@@ -4,21 +4,19 @@ import asyncio
 import errno
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from piecework.context import Context
 from piecework.errors import WorkerExhaustedError
 from piecework.pipelines import Pipeline, Stage
-from piecework.settings import Settings
-from piecework_worker.claim_state import ClaimState
 from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.lease import Lease
 from piecework_worker.stage_durations import MIN_SAMPLES, RunningStage
 from piecework_worker.stage_runner import StageRuns, WorkerStageRunner
 from tests.unit.piecework.fakes import Clause, context
-from tests.unit.workers.virtual_leases import LEASE, new_lease, time, virtually
+from tests.unit.workers.virtual_leases import LEASE, virtually
 
 
 class Elsewhere:
@@ -179,13 +177,3 @@ async def test_a_failure_records_no_stage_duration() -> None:
     assert place.durations.may_finish_by(
         RunningStage("review", "broken", now), now, now + 1
     )
-
-
-@virtually
-async def test_a_call_after_a_long_stage_may_still_wait_for_its_start() -> None:
-    none, waits = cast("Any", None), list[float]()
-    state = ClaimState(new_lease(), none, Settings(), *[none] * 5)
-    for _ in range(3):
-        waits.append(state.latest_start() - time())
-        await asyncio.sleep(400.0)
-    assert [300.0, 275.0, 5.0] == waits

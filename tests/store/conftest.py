@@ -1,21 +1,16 @@
-"""One deployed pair of tables for all conditional writes; each test has its own job."""
+"""The stores on the model of DynamoDB: each test has its own tables and its own job."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import count
 from random import Random
 from typing import Any
 
 import pytest
-from aiobotocore.config import AioConfig
 
-from piecework.aws.certificates import CheckedSession, new_session
-from piecework.aws.endpoint import Emulator
-from piecework.aws.transport.client import thin_client
+from piecework.cost.meter import CostMeter
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
@@ -34,7 +29,7 @@ from piecework.store.serialization import from_item, to_item
 from piecework.store.settlements import Settlements
 from piecework.store.table import Table
 from piecework.store.takeovers import Takeovers
-from piecework_orchestrator.embedded import deploy
+from piecework_simulation.in_process import InProcessAws
 from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
 
@@ -45,7 +40,6 @@ WRITES = {
     "transact_write_items",
     "update_item",
 }
-NUMBERS = count(1)
 NOW = 1_700_000_000.0
 SETTINGS = Settings(app=APP, env=ENV, lease_s=60, clock_skew_s=5, max_attempts=3)
 
@@ -57,7 +51,7 @@ class Store:
     client: Any
     ref: JobRef
     now: float = NOW
-    rng: Random = field(default_factory=lambda: Random(next(NUMBERS)))
+    rng: Random = field(default_factory=lambda: Random(1))
 
     @property
     def table(self) -> Table:
@@ -280,28 +274,9 @@ def bucket() -> Any:
     return Objects(Bucket(), "bucket")  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="session")
-def tables(emulator: Emulator) -> Emulator:
-    deploy.deploy_embedded(emulator, APP, ENV)
-    return emulator
-
-
-@pytest.fixture(scope="session")
-def session() -> CheckedSession:
-    """One session for all tests: the service's model is read once."""
-    made = new_session("us-east-1", ignore_profile=True)
-    made.set_credentials("test", "test")
-    return made
-
-
 @pytest.fixture
-async def store(tables: Emulator, session: CheckedSession) -> AsyncIterator[Store]:
-    config = AioConfig(
-        retries={"total_max_attempts": 1}, max_pool_connections=64, proxies={}
-    )
-    number = next(NUMBERS)
-    opened = session.client("dynamodb", endpoint_url=tables.endpoint, config=config)
-    async with opened as sdk, AsyncExitStack() as stack:
-        client = thin_client(sdk, stack)
-        assert client is not sdk
-        yield Store(client, JobRef(f"tenant{number}", f"job{number}"))
+def store() -> Store:
+    """Return the stores of a job in tables of its own, on the model of DynamoDB."""
+    aws = InProcessAws(SETTINGS, rng=Random(1))
+    client = aws.client(aws.dynamodb, CostMeter("worker"))
+    return Store(client, JobRef("tenant", "job"))

@@ -1,15 +1,20 @@
-"""Every write that piecework sends, on the model and on a server, item by item."""
+"""Every write that piecework sends, on the model and on a server, item by item.
+
+The server gets each from the thin client, as from a worker.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from piecework.aws.transport.client import thin_client
 from piecework_simulation.aws.dynamodb import DynamoDB
 from tests.store.test_sources import STORE, texts
 from verification.conformance.dynamodb_machine import said
@@ -34,7 +39,9 @@ async def compare(subject: str, endpoint: str) -> list[str]:
     """Return the writes that a server answers otherwise than the model."""
     table, turn = fresh("writes"), asyncio.Semaphore(AT_ONCE)
     model = Direct(DynamoDB(lambda: NOW, tables=[table]))
-    async with clients(subject, endpoint) as (server, *_):
+    async with clients(subject, endpoint) as (sdk, *_), AsyncExitStack() as stack:
+        server = thin_client(sdk, stack)
+        assert server is not sdk
         await make_table(server, table)
 
         async def differs(sk: str, write: Recorded, item: Any) -> str:

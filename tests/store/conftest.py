@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from piecework.aws.objects import Objects
 from piecework.cost.meter import CostMeter
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -29,10 +31,11 @@ from piecework.store.serialization import from_item, to_item
 from piecework.store.settlements import Settlements
 from piecework.store.table import Table
 from piecework.store.takeovers import Takeovers
+from piecework_simulation.aws.dynamodb import Change
 from piecework_simulation.in_process import InProcessAws
 from tests.store.pipelines import PIPELINE
-from tests.unit.piecework.bucket import Bucket
 
+T = TypeVar("T")
 APP, ENV = "piecework", "store"
 WRITES = {
     "batch_execute_statement",
@@ -48,10 +51,12 @@ SETTINGS = Settings(app=APP, env=ENV, lease_s=60, clock_skew_s=5, max_attempts=3
 class Store:
     """The stores of one test, and its own look behind them."""
 
+    aws: InProcessAws
     client: Any
     ref: JobRef
     now: float = NOW
     rng: Random = field(default_factory=lambda: Random(1))
+    changes: list[Change] = field(default_factory=list)
 
     @property
     def table(self) -> Table:
@@ -60,6 +65,10 @@ class Store:
     @property
     def dead_letter_table(self) -> Table:
         return Table(self.client, SETTINGS.dead_letters_table, self.rng)
+
+    @property
+    def objects(self) -> Objects:
+        return self.aws.runtime().objects
 
     def clock(self) -> float:
         return self.now
@@ -97,12 +106,12 @@ class Store:
         return DeadLetters(self.dead_letter_table, SETTINGS, self.clock)
 
     def ledger(self, claim: Claim) -> EffectLedger:
-        return EffectLedger(self.table, bucket(), claim, self.clock)
+        return EffectLedger(self.table, self.objects, claim, self.clock)
 
     def checkpoints(self, claim: Claim) -> ChunkCheckpoints:
         ledger = self.ledger(claim)
         return ChunkCheckpoints(
-            self.table, bucket(), claim, PIPELINE, ledger, self.clock
+            self.table, self.objects, claim, PIPELINE, ledger, self.clock
         )
 
     # ── items as they lie there ─────────────────────────────────────────────
@@ -172,16 +181,32 @@ class Store:
         )
         return from_item(reply.get("Item", {}))
 
-    async def everything(self) -> list[dict[str, Any]]:
-        """Return all that there is of the job, in all tables and lists."""
-        active = await self.table.get(
-            keys.ACTIVE_PK, keys.active_sk(self.ref.tenant, self.ref.job)
-        )
-        found = [active or {}]
-        partitions = [self.ref.pk, keys.jobs_pk(self.ref.tenant)]
-        for pk in partitions:
-            found += [r async for r in self.table.query(pk, any_version=True)]
-        found += [item async for item in self.dead_letter_table.query(self.ref.pk)]
+    # ── what an act changes ────────────────────────────────────────────────
+
+    async def does(self, act: Awaitable[T]) -> tuple[T, dict[str, dict[str, Any]]]:
+        """Return the answer to an act, and what it changed: see `changed`."""
+        self.changes.clear()
+        return await act, self.changed()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Fail if the block changes a row, in whichever table."""
+        self.changes.clear()
+        yield
+        assert {} == self.changed()
+
+    def changed(self) -> dict[str, dict[str, Any]]:
+        """Return by sort key what rows have now in place of before; None: no more."""
+        rows: dict[tuple[str, str, str], tuple[Any, Any]] = {}
+        for table, pk, sk, old, new, _ in self.changes:
+            first, _ = rows.setdefault((table, pk, sk), (old, new))
+            rows[table, pk, sk] = first, new
+        found = {}
+        for (_, _, sk), sides in rows.items():
+            old, new = (from_item(side or {}) for side in sides)
+            if old != new:
+                names = {n for n in (*old, *new) if old.get(n) != new.get(n)}
+                found[sk] = {name: new.get(name) for name in names}
         return found
 
 
@@ -268,15 +293,11 @@ class Deaf(Between):
         return reply
 
 
-def bucket() -> Any:
-    from piecework.aws.objects import Objects
-
-    return Objects(Bucket(), "bucket")  # type: ignore[arg-type]
-
-
 @pytest.fixture
 def store() -> Store:
     """Return the stores of a job in tables of its own, on the model of DynamoDB."""
     aws = InProcessAws(SETTINGS, rng=Random(1))
     client = aws.client(aws.dynamodb, CostMeter("worker"))
-    return Store(client, JobRef("tenant", "job"))
+    store = Store(aws, client, JobRef("tenant", "job"))
+    aws.dynamodb.on_write = store.changes.extend
+    return store

@@ -50,7 +50,7 @@ async def test_an_effect_moves_only_along_its_states(
     if state is not None:
         row = {"state": state, "stage": "first", "gen": 2}
         await store.put(store.chunk.pk, sk, **row)
-    before = await store.everything()
+    store.changes.clear()
     if verb == "begin":
         moved = ledger.begin("key", "first", Effect.NON_IDEMPOTENT, 9.0)
         if state not in MAY[verb]:
@@ -62,10 +62,9 @@ async def test_an_effect_moves_only_along_its_states(
         row = {"state": state, "stage": "first", "gen": 2}
         ledger.load([EffectRow({"effect_key": "key", **row})])
         await getattr(ledger, verb)(*GIVEN.get(verb, ["key"]))
+    assert bool(store.changed()) is (state in MAY[verb])
     if state in MAY[verb]:
-        assert (await store.item(store.chunk.pk, sk))["state"] == BECOMES[verb]
-    else:
-        assert before == await store.everything()
+        assert store.changed()[sk].get("state", state) == BECOMES[verb]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +103,8 @@ async def test_the_end_of_an_effect_changes_no_later_generation(
     await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
     sk = keys.effect_sk(3, "key")
     await store.change(store.chunk.pk, sk, gen=3)
-    before = await store.everything()
-    await getattr(ledger, verb)(*GIVEN.get(verb, ["key"]))
-    assert before == await store.everything()
+    with store.unchanged():
+        await getattr(ledger, verb)(*GIVEN.get(verb, ["key"]))
 
 
 @pytest.mark.parametrize("state", EFFECT_STATES)
@@ -120,7 +118,6 @@ async def test_a_row_says_which_claim_has_counted_its_call(
     claim, sk = await store.running(), keys.effect_sk(3, "key")
     if state is not None:
         await store.put(store.chunk.pk, sk, state=state, stage="first", gen=2)
-    before = await store.everything()
 
     async def count(fence: int, gen: int = 2) -> None:
         ledger = store.ledger(replace(claim, fence=fence))
@@ -135,15 +132,14 @@ async def test_a_row_says_which_claim_has_counted_its_call(
             ledger.hold("key", '"x"')
             await ledger.finish_rest(patient=False)
 
-    await count(fence=8)
-    if state not in states:
-        assert before == await store.everything()
+    _, changed = await store.does(count(fence=8))
+    assert bool(changed) is (state in states)
+    if not changed:
         return
     row = await store.item(store.chunk.pk, sk)
     assert (row["state"], row["paid_fence"]) == (state, 8)
-    counted = await store.everything()
-    await count(fence=9, gen=3)  # another claim, or one of a later generation
-    assert counted == await store.everything()
+    with store.unchanged():
+        await count(fence=9, gen=3)  # another claim, or one of a later generation
 
 
 @pytest.mark.parametrize("state", EFFECT_STATES)
@@ -175,15 +171,14 @@ async def test_an_operator_resolves_only_what_is_in_doubt(
     sk = keys.effect_sk(3, "key")
     if state is not None:
         await store.put(store.chunk.pk, sk, state=state, stage="first")
-    before = await store.everything()
-    done = await resolve_effect(store.table, chunk, IN_DOUBT, finding)
+    act = resolve_effect(store.table, chunk, IN_DOUBT, finding)
+    done, changed = await store.does(act)
     assert (state in {"INTENT", "UNKNOWN"}) is done
+    assert bool(changed) is done
     if done:
-        row = await store.item(store.chunk.pk, sk)
+        row = changed[sk]
         assert ("DONE" if finding.answer else "REFUSED") == row["state"]
         assert ("me", finding.reason) == (row["resolved_by"], row["resolve_reason"])
-    else:
-        assert before == await store.everything()
 
 
 @pytest.mark.parametrize("status", list(ChunkStatus))
@@ -235,11 +230,11 @@ async def test_an_operator_corrects_only_while_the_chunk_is_at_the_stage(
     kept = {"effect_key": "key", "stage": "first", "value_at": "k", **resolved}
     await store.put(store.chunk.pk, sk, **{**kept, **row})
     await store.change(**chunk) if chunk else None
-    before = await store.everything()
-    done = await correct_effect(store.table, read, EffectRow(kept), finding)
+    act = correct_effect(store.table, read, EffectRow(kept), finding)
+    done, changed = await store.does(act)
     assert corrected is done
+    assert bool(changed) is done
     if not done:
-        assert before == await store.everything()
         return
     now = await store.item(store.chunk.pk, sk)
     assert ("DONE" if finding.answer else "REFUSED") == now["state"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -30,7 +31,13 @@ from tests.store.conftest import NOW, Before, Kept, Store, Stutter
 REF = OperationRef("key", "payload", operation="book")
 OURS = BeginRequest(REF, "ours", lease_s=60, ttl_s=100)
 THEIRS = replace(OURS, owner_token="theirs")
+QUICK = replace(OURS, owner_token="quick")
 ONCE = replace(THEIRS, repeatable=False)
+NEXT = replace(ONCE, owner_token="next")
+OTHER = replace(REF, payload="other")
+DONE, REFUSED, RELEASED, UNKNOWN = list(State)[1:]
+GRANTED, DOUBTFUL = Granted(), Granted(doubtful=True)
+DAY = 86_400
 
 
 def operations(store: Store) -> TableIdempotency:
@@ -43,405 +50,340 @@ def number(n: int, fence: str = "ours", payload: str = "payload") -> BeginReques
     )
 
 
-async def row(store: Store, asked: BeginRequest = OURS) -> dict[str, Any]:
-    ref = asked.ref
-    sk = keys.number_sk(ref.number) if ref.number else keys.RECORD_SK
-    return await store.item(keys.idempotency_pk(store.ref.tenant, ref.key), sk)
+@dataclass(frozen=True)
+class Step:
+    """An act, so many seconds after NOW; its answer, and what its row has then."""
+
+    verb: str
+    asked: BeginRequest
+    arguments: tuple[Any, ...]
+    answer: Any
+    at: float | None = None
+    row: dict[str, Any] = field(default_factory=dict)
 
 
-async def test_an_operation_without_a_record_starts(store: Store) -> None:
-    assert await operations(store).begin(OURS) == Granted()
-    expected = {
-        "v": 1,
-        "state": "BEGUN",
-        "payload_sha256": "payload",
-        "owner_token": "ours",
-        "operation": "book",
-        "started_at": iso(NOW),
-        "lease_until": iso(NOW + 65),
-        "valid_until": iso(NOW + 165),
-        "expires_at": int(NOW) + 165 + 86_400,
-    }
-    found = await row(store)
-    assert expected == {name: found[name] for name in found if name not in {"pk", "sk"}}
+def begin(
+    asked: BeginRequest, answer: Any = GRANTED, at: float | None = None, **row: Any
+) -> Step:
+    return Step("begin", asked, (asked,), answer, at, row)
 
 
-@pytest.mark.parametrize("state", [State.DONE, State.REFUSED])
-async def test_what_is_at_its_end_is_not_begun_again(
-    store: Store, state: State
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    assert await ops.settle(OURS, state, '"answer"') is True
-    assert await ops.begin(THEIRS) == Ended(state, '"answer"')
-    assert (await row(store))["owner_token"] == "ours"
+def settle(
+    asked: BeginRequest,
+    state: State,
+    value: Any = None,
+    *,
+    ours: bool = True,
+    **row: Any,
+) -> Step:
+    return Step("settle", asked, (asked, state, value), ours, row=row)
 
 
-@pytest.mark.parametrize("state", [State.DONE, State.REFUSED])
-async def test_an_expired_operation_starts_anew_before_its_deletion(
-    store: Store, state: State
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, state, '"answer"')
-    store.now = NOW + 99.999
-    assert await ops.begin(THEIRS) == Ended(state, '"answer"')
-    store.now = NOW + 100
-    assert await ops.begin(THEIRS) == Granted()
-    assert "value" not in await row(store)
+def release(*, done: bool, at: float | None = None, **row: Any) -> Step:
+    return Step("release", OURS, (REF,), done, at, row)
 
 
-async def test_a_refused_operation_starts_anew(store: Store) -> None:
-    ops = operations(store)
-    await ops.begin(replace(OURS, repeatable=False))
-    await ops.settle(OURS, State.RELEASED)
-    assert (await row(store))["expires_at"] == int(NOW) + 86_400
-    assert await ops.begin(replace(ONCE, ref=replace(REF, payload="other"))) == (
-        Granted()
-    )
+async def play(store: Store, steps: Sequence[Step], *, alone: bool = True) -> None:
+    """Take the steps; one that is refused changes nothing, if no other acts with it."""
+    for step in steps:
+        store.now = store.now if step.at is None else NOW + step.at
+        act = getattr(operations(store), step.verb)(*step.arguments)
+        answer, changed = await store.does(act)
+        assert step.answer == answer, step
+        writes = answer is True or isinstance(answer, Granted)
+        assert changed == {} or writes or not alone, step
+        ref = step.asked.ref
+        sk = keys.number_sk(ref.number) if ref.number else keys.RECORD_SK
+        row = await store.item(keys.idempotency_pk(store.ref.tenant, ref.key), sk)
+        assert step.row == {name: row.get(name) for name in step.row}, step
 
 
-@pytest.mark.parametrize("state", [State.RELEASED, State.DONE])
-async def test_a_begin_that_comes_once_more_after_its_end_begins_nothing(
-    store: Store, state: State
-) -> None:
-    late = Kept(store.client)
-    store.client = late
-    await operations(store).begin(OURS)
-    store.client = late.client
-    ops = operations(store)
-    await ops.settle(replace(OURS, ttl_s=0), state)
-    before = await row(store)
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        await late.once_more()
-    assert before == await row(store)
-    assert await ops.begin(THEIRS) == Granted()
+SCRIPTS: dict[str, list[Step]] = {
+    "an operation without a record starts": [
+        begin(
+            OURS,
+            v=1,
+            state="BEGUN",
+            payload_sha256="payload",
+            owner_token="ours",
+            operation="book",
+            started_at=iso(NOW),
+            lease_until=iso(NOW + 65),
+            valid_until=iso(NOW + 165),
+            expires_at=int(NOW) + 165 + DAY,
+        )
+    ],
+    **{
+        f"{state} is the answer until it expires, before its deletion": [
+            begin(OURS),
+            settle(OURS, state, '"answer"'),
+            begin(THEIRS, Ended(state, '"answer"'), owner_token="ours"),
+            begin(THEIRS, Ended(state, '"answer"'), at=99.999),
+            begin(THEIRS, at=100, value=None),
+        ]
+        for state in (DONE, REFUSED)
+    },
+    "what certainly did not happen starts anew, with any arguments": [
+        begin(replace(OURS, repeatable=False)),
+        settle(OURS, RELEASED, expires_at=int(NOW) + DAY),
+        begin(replace(ONCE, ref=OTHER)),
+    ],
+    "an operation in progress is owned until its lease expires": [
+        begin(OURS),
+        begin(THEIRS, InProgress(1), at=64),
+        begin(THEIRS, DOUBTFUL, at=65, owner_token="theirs"),
+    ],
+    "what is in doubt is begun again at once": [
+        begin(OURS),
+        settle(OURS, UNKNOWN),
+        begin(THEIRS, DOUBTFUL),
+    ],
+    **{
+        f"what must not be repeated stays in doubt for ever: {len(end)} ends": [
+            begin(ONCE),
+            *end,
+            begin(NEXT, InDoubt(), at=1e8, valid_until=None, expires_at=None),
+        ]
+        for end in ([], [settle(ONCE, UNKNOWN)])
+    },
+    **{
+        f"a process that lost an operation does not end it: {state}": [
+            begin(OURS),
+            begin(THEIRS, DOUBTFUL, at=65),
+            settle(OURS, state, '"x"', ours=False),
+        ]
+        for state in list(State)[1:]
+    },
+    "what was swept away is not brought back by its end": [
+        settle(OURS, DONE, '"x"', ours=False, v=None)
+    ],
+    "an answer that is too large is not kept but was given": [
+        begin(OURS),
+        settle(OURS, DONE, "x" * (INLINE_LIMIT + 1)),
+        begin(THEIRS, Ended(DONE, None)),
+    ],
+    # A chunk asks again with its own token.
+    "a takeover continues its own record with a new lease": [
+        begin(OURS),
+        begin(OURS, at=50),
+        begin(THEIRS, InProgress(1), at=114),
+    ],
+    **{
+        f"an own failure is begun again: {state}": [
+            begin(OURS),
+            settle(OURS, state),
+            begin(OURS, at=1),
+            begin(THEIRS, InProgress(65)),
+        ]
+        for state in (UNKNOWN, RELEASED)
+    },
+    "an own answer is given until it expires": [
+        begin(OURS),
+        settle(OURS, DONE, '"answer"'),
+        begin(OURS, Ended(DONE, '"answer"', own=True)),
+        begin(OURS, at=100),
+        begin(THEIRS, InProgress(65)),
+    ],
+    **{
+        f"an earlier claim does not replace the answer of a later one: {state}": [
+            begin(OURS),
+            settle(OURS, DONE, '"answer"'),
+            settle(OURS, state, '"late"', ours=state is DONE),
+            begin(THEIRS, Ended(DONE, '"answer"')),
+        ]
+        for state in (UNKNOWN, RELEASED, DONE)
+    },
+    # A person decides.
+    "an operation that was cut off can be released": [
+        begin(ONCE),
+        release(done=True, at=65, expires_at=int(NOW) + 65 + DAY),
+        begin(NEXT),
+    ],
+    "what is in doubt can be released": [
+        begin(ONCE),
+        settle(ONCE, UNKNOWN),
+        release(done=True, expires_at=int(NOW) + DAY),
+        begin(NEXT),
+    ],
+    **{
+        f"what is in no doubt is not released: {state}": [
+            release(done=False),
+            begin(ONCE),
+            *([settle(ONCE, state)] if state else []),
+            release(done=False),
+        ]
+        for state in (None, DONE, REFUSED, RELEASED)
+    },
+    # Streams.
+    "numbers begin in their order": [
+        begin(number(2), OutOfOrder(1)),
+        *(
+            step
+            for n in (1, 2, 3)
+            for step in (
+                begin(number(n)),
+                begin(number(n + 1), OutOfOrder(n)),
+                settle(number(n), DONE, f'"{n}"'),
+            )
+        ),
+        begin(number(2, "theirs"), Ended(DONE, '"2"')),
+        begin(number(9), OutOfOrder(4)),
+    ],
+    "a number is owned, taken over and ended like any operation": [
+        begin(number(1)),
+        begin(number(1, "theirs"), InProgress(65)),
+        begin(number(1, "theirs", "other"), Mismatch()),
+        begin(number(1, "theirs"), DOUBTFUL, at=65),
+        settle(number(1), DONE, '"x"', ours=False),
+        begin(number(2), OutOfOrder(1)),
+        settle(number(1, "theirs"), UNKNOWN),
+        begin(number(2), OutOfOrder(1)),
+    ],
+    "a past number never begins again": [
+        *(
+            step
+            for n in (1, 2)
+            for step in (begin(number(n)), settle(number(n), DONE, '"x"'))
+        ),
+        begin(number(1, "theirs", "other"), Mismatch()),
+        *(begin(number(n, "theirs"), Ended(DONE, None), at=1000) for n in (1, 2)),
+    ],
+    "a number whose begin was answered in vain is known again": [
+        begin(number(1)),
+        begin(number(1)),
+    ],
+}
 
 
-async def test_an_operation_in_progress_is_owned_until_its_lease_expires(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    store.now = NOW + 64
-    assert await ops.begin(THEIRS) == InProgress(1)
-    store.now = NOW + 65
-    assert await ops.begin(THEIRS) == Granted(doubtful=True)
-    assert (await row(store))["owner_token"] == "theirs"
+@pytest.mark.parametrize("name", list(SCRIPTS))
+async def test_the_record_answers_each_step(store: Store, name: str) -> None:
+    await play(store, SCRIPTS[name])
 
 
-async def test_what_is_in_doubt_is_begun_again_at_once(store: Store) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.UNKNOWN)
-    assert await ops.begin(THEIRS) == Granted(doubtful=True)
-
-
-@pytest.mark.parametrize("cut_off", [True, False])
-async def test_what_must_not_be_repeated_stays_in_doubt_for_ever(
-    store: Store, *, cut_off: bool
-) -> None:
-    ops = operations(store)
-    await ops.begin(ONCE)
-    if not cut_off:
-        await ops.settle(ONCE, State.UNKNOWN)
-    store.now = NOW + 1e8
-    assert await ops.begin(replace(ONCE, owner_token="next")) == InDoubt()
-    assert not {"valid_until", "expires_at"} & set(await row(store))
-
-
-@pytest.mark.parametrize("state", [None, State.DONE, State.REFUSED, State.UNKNOWN])
+@pytest.mark.parametrize("state", [None, DONE, REFUSED, UNKNOWN])
 async def test_other_arguments_are_a_mismatch(
     store: Store, state: State | None
 ) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    if state is not None:
-        await ops.settle(OURS, state, '"x"')
-    other = replace(THEIRS, ref=replace(REF, payload="other"))
-    assert await ops.begin(other) == Mismatch()
+    ended = [settle(OURS, state, '"x"')] if state else []
+    other = begin(replace(THEIRS, ref=OTHER), Mismatch())
+    await play(store, [begin(OURS), *ended, other])
 
 
-async def test_one_of_two_takeovers_wins(store: Store) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.UNKNOWN)
-    quick, client = operations(store), store.client
-    store.client = Before(
-        client, 2, lambda: quick.begin(replace(OURS, owner_token="quick"))
-    )
-    assert await operations(store).begin(THEIRS) == InProgress(65)
-    assert (await row(store))["owner_token"] == "quick"
+async def test_a_write_whose_answer_was_lost_is_known_again(store: Store) -> None:
+    store.client = Stutter(store.client)
+    ours = [begin(OURS), settle(OURS, UNKNOWN)]
+    await play(store, [*ours, begin(THEIRS, DOUBTFUL), settle(THEIRS, DONE, '"x"')])
+
+
+#: What was, the number of the write before which others act, and what they do; what is
+#: asked then, and its answer.
+RACES: dict[str, tuple[list[Step], int, list[Step], Step]] = {
+    "one of two takeovers wins": (
+        [begin(OURS), settle(OURS, UNKNOWN)],
+        2,
+        [begin(QUICK, DOUBTFUL)],
+        begin(THEIRS, InProgress(65), owner_token="quick"),
+    ),
+    **{
+        f"what comes to its end at the last moment is not taken over: {state}": (
+            [begin(OURS)],
+            2,
+            [settle(OURS, state, '"late"')],
+            begin(THEIRS, answer, at=65),
+        )
+        for state, answer in ((DONE, Ended(DONE, '"late"')), (RELEASED, GRANTED))
+    },
+    "a record that its owner continues is not taken over": (
+        [begin(OURS)],
+        2,
+        [begin(OURS)],
+        begin(THEIRS, InProgress(65), at=65, owner_token="ours"),
+    ),
+    **{
+        f"a release that comes too late changes nothing: {first.verb} {state}": (
+            [begin(OURS)],
+            1,
+            [first],
+            release(done=False, at=65, state=state),
+        )
+        for first, state in (
+            (settle(OURS, DONE, '"x"'), "DONE"),
+            (begin(THEIRS, DOUBTFUL), "BEGUN"),
+        )
+    },
+    "what its owner continues is not released": (
+        [begin(OURS)],
+        1,
+        [begin(OURS)],
+        release(done=False, at=65, state="BEGUN"),
+    ),
+    "the doubt of another call is not released": (
+        [begin(OURS), settle(OURS, UNKNOWN)],
+        1,
+        [begin(QUICK, DOUBTFUL), settle(QUICK, UNKNOWN)],
+        release(done=False, state="UNKNOWN"),
+    ),
+    "a number that becomes due at the last moment begins": (
+        [begin(number(1))],
+        1,
+        [settle(number(1), DONE, '"x"')],
+        begin(number(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(RACES))
+async def test_of_two_processes_the_earlier_write_counts(
+    store: Store, name: str
+) -> None:
+    before, nth, others, asked = RACES[name]
+    await play(store, before)
+    there = replace(store)
+    there.now = store.now if asked.at is None else NOW + asked.at
+    store.client = Before(store.client, nth, lambda: play(there, others, alone=False))
+    await play(store, [asked], alone=False)
+    assert store.client.left <= 0
 
 
 async def test_a_process_that_always_loses_the_race_is_in_progress(
     store: Store,
 ) -> None:
-    ops, quick = operations(store), operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.UNKNOWN)
+    ops = operations(store)
+    await play(store, [begin(OURS), settle(OURS, UNKNOWN)])
     client, fences = store.client, iter("abcdefghijkl")
 
     async def overtake() -> None:
         asked = replace(OURS, owner_token=next(fences))
-        await quick.begin(asked)
-        await quick.settle(asked, State.UNKNOWN)
+        await ops.begin(asked)
+        await ops.settle(asked, UNKNOWN)
         store.client.left = 1
 
     store.client = Before(client, 1, overtake)
     assert await operations(store).begin(THEIRS) == InProgress(0.1)
 
 
-@pytest.mark.parametrize(
-    ("state", "verdict"),
-    [(State.DONE, Ended(State.DONE, '"late"')), (State.RELEASED, Granted())],
-)
-async def test_what_comes_to_its_end_at_the_last_moment_is_not_taken_over(
-    store: Store, state: State, verdict: Any
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    store.now = NOW + 65
-    store.client = Before(store.client, 2, lambda: ops.settle(OURS, state, '"late"'))
-    assert await operations(store).begin(THEIRS) == verdict
-
-
-@pytest.mark.parametrize("state", list(State)[1:])
-async def test_a_process_that_lost_an_operation_does_not_end_it(
+@pytest.mark.parametrize("state", [RELEASED, DONE])
+async def test_a_begin_that_comes_once_more_after_its_end_begins_nothing(
     store: Store, state: State
 ) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    store.now = NOW + 65
-    await ops.begin(THEIRS)
-    before = await row(store)
-    assert await ops.settle(OURS, state, '"x"') is False
-    assert before == await row(store)
-
-
-async def test_what_was_swept_away_is_not_brought_back_by_its_end(
-    store: Store,
-) -> None:
-    assert await operations(store).settle(OURS, State.DONE, '"x"') is False
-    assert await row(store) == {}
-
-
-async def test_an_answer_that_is_too_large_is_not_kept_but_was_given(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.DONE, "x" * (INLINE_LIMIT + 1))
-    assert await ops.begin(THEIRS) == Ended(State.DONE, None)
-
-
-# ── a chunk asks again with its own token ──────────────────────────────────────
-
-
-async def test_a_takeover_continues_its_own_record_with_a_new_lease(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    store.now = NOW + 50
-    assert await ops.begin(OURS) == Granted()
-    store.now = NOW + 114
-    assert await ops.begin(THEIRS) == InProgress(1)
-
-
-@pytest.mark.parametrize("state", [State.UNKNOWN, State.RELEASED])
-async def test_an_own_failure_is_begun_again(store: Store, state: State) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, state)
-    store.now = NOW + 1
-    assert await ops.begin(OURS) == Granted()
-    assert await ops.begin(THEIRS) == InProgress(65)
-
-
-async def test_an_own_answer_is_given_until_it_expires(store: Store) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.DONE, '"answer"')
-    assert await ops.begin(OURS) == Ended(State.DONE, '"answer"', own=True)
-    store.now = NOW + 100
-    assert await ops.begin(OURS) == Granted()
-    assert await ops.begin(THEIRS) == InProgress(65)
-
-
-async def test_a_record_that_its_owner_continues_is_not_taken_over(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    store.now = NOW + 65
-    store.client = Before(store.client, 2, lambda: ops.begin(OURS))
-    assert await operations(store).begin(THEIRS) == InProgress(65)
-    assert (await row(store))["owner_token"] == "ours"
-
-
-@pytest.mark.parametrize("state", [State.UNKNOWN, State.RELEASED, State.DONE])
-async def test_an_earlier_claim_does_not_replace_the_answer_of_a_later_one(
-    store: Store, state: State
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.DONE, '"answer"')
-    assert await ops.settle(OURS, state, '"late"') is (state is State.DONE)
-    assert await ops.begin(THEIRS) == Ended(State.DONE, '"answer"')
-
-
-# ── a person decides ────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("cut_off", [True, False])
-async def test_what_is_in_doubt_can_be_released(store: Store, *, cut_off: bool) -> None:
-    ops = operations(store)
-    await ops.begin(ONCE)
-    if not cut_off:
-        await ops.settle(ONCE, State.UNKNOWN)
-    store.now = NOW + (65 if cut_off else 0)
-    assert await ops.release(REF) is True
-    assert (await row(store))["expires_at"] == int(store.now) + 86_400
-    assert await ops.begin(replace(ONCE, owner_token="next")) == Granted()
-
-
-@pytest.mark.parametrize("state", [None, State.DONE, State.REFUSED, State.RELEASED])
-async def test_what_is_in_no_doubt_is_not_released(
-    store: Store, state: State | None
-) -> None:
-    ops = operations(store)
-    assert await ops.release(REF) is False
-    await ops.begin(ONCE)
-    if state is not None:
-        await ops.settle(ONCE, state)
-    before = await row(store)
-    assert await ops.release(REF) is False
-    assert before == await row(store)
-
-
-@pytest.mark.parametrize("verb", ["settle", "begin", "continue"])
-async def test_a_release_that_comes_too_late_changes_nothing(
-    store: Store, verb: str
-) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    store.now = NOW + 65
-
-    async def happens() -> None:
-        if verb == "settle":
-            await ops.settle(OURS, State.DONE, '"x"')
-        else:
-            await ops.begin(THEIRS if verb == "begin" else OURS)
-
-    store.client = Before(store.client, 1, happens)
-    assert await operations(store).release(REF) is False
-    assert (await row(store))["state"] == ("DONE" if verb == "settle" else "BEGUN")
-
-
-async def test_the_doubt_of_another_call_is_not_released(store: Store) -> None:
-    ops = operations(store)
-    await ops.begin(OURS)
-    await ops.settle(OURS, State.UNKNOWN)
-    quick = replace(OURS, owner_token="quick")
-
-    async def fails_too() -> None:
-        await ops.begin(quick)
-        await ops.settle(quick, State.UNKNOWN)
-
-    store.client = Before(store.client, 1, fails_too)
-    assert await operations(store).release(REF) is False
-    assert (await row(store))["state"] == "UNKNOWN"
-
-
-# ── streams ─────────────────────────────────────────────────────────────────
-
-
-async def test_numbers_begin_in_their_order(store: Store) -> None:
-    ops = operations(store)
-    assert await ops.begin(number(2)) == OutOfOrder(1)
-    for n in (1, 2, 3):
-        assert await ops.begin(number(n)) == Granted()
-        assert await ops.begin(number(n + 1)) == OutOfOrder(n)
-        assert await ops.settle(number(n), State.DONE, f'"{n}"') is True
-    assert await ops.begin(number(2, "theirs")) == Ended(State.DONE, '"2"')
-    assert await ops.begin(number(9)) == OutOfOrder(4)
-
-
-async def test_a_number_is_owned_taken_over_and_ended_like_any_operation(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    await ops.begin(number(1))
-    assert await ops.begin(number(1, "theirs")) == InProgress(65)
-    assert await ops.begin(number(1, "theirs", "other")) == Mismatch()
-    store.now = NOW + 65
-    assert await ops.begin(number(1, "theirs")) == Granted(doubtful=True)
-    assert await ops.settle(number(1, "ours"), State.DONE, '"x"') is False
-    assert await ops.begin(number(2)) == OutOfOrder(1)
-    assert await ops.settle(number(1, "theirs"), State.UNKNOWN) is True
-    assert await ops.begin(number(2)) == OutOfOrder(1)
-
-
-async def test_a_past_number_never_begins_again(store: Store) -> None:
-    ops = operations(store)
-    for n in (1, 2):
-        await ops.begin(number(n))
-        await ops.settle(number(n), State.DONE, '"x"')
-    assert await ops.begin(number(1, "theirs", "other")) == Mismatch()
-    store.now = NOW + 1000
-    for n in (1, 2):
-        assert await ops.begin(number(n, "theirs")) == Ended(State.DONE, None)
+    store.client = late = Kept(store.client)
+    await play(store, [begin(OURS)])
+    store.client = late.client
+    await play(store, [settle(replace(OURS, ttl_s=0), state)])
+    with store.unchanged(), pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        await late.once_more()
+    await play(store, [begin(THEIRS)])
 
 
 @pytest.mark.parametrize("n", [1, 2])
 async def test_the_end_of_a_number_that_is_not_due_changes_nothing(
     store: Store, n: int
 ) -> None:
-    ops = operations(store)
     for each in range(1, n + 1):
-        await ops.begin(number(each))
-        await ops.settle(number(each), State.DONE, '"x"')
+        await play(store, [begin(number(each)), settle(number(each), DONE, '"x"')])
     pk = keys.idempotency_pk(store.ref.tenant, "stream")
     await store.put(pk, keys.HEAD_SK, due_number=9)
-    assert await ops.settle(number(n), State.DONE, '"y"') is False
-    assert (await store.item(pk, keys.HEAD_SK))["due_number"] == 9
-
-
-async def test_a_number_that_becomes_due_at_the_last_moment_begins(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    await ops.begin(number(1))
-
-    async def happens() -> None:
-        await ops.settle(number(1), State.DONE, '"x"')
-
-    store.client = Before(store.client, 1, happens)
-    assert await operations(store).begin(number(2)) == Granted()
-
-
-# ── answers that are lost on their way ──────────────────────────────────────
-
-
-async def test_a_write_whose_answer_was_lost_is_known_again(store: Store) -> None:
-    store.client = Stutter(store.client)
-    ops = operations(store)
-    assert await ops.begin(OURS) == Granted()
-    assert await ops.settle(OURS, State.UNKNOWN) is True
-    assert await ops.begin(THEIRS) == Granted(doubtful=True)
-    assert await ops.settle(THEIRS, State.DONE, '"x"') is True
-
-
-async def test_a_number_whose_begin_was_answered_in_vain_is_known_again(
-    store: Store,
-) -> None:
-    ops = operations(store)
-    assert await ops.begin(number(1)) == Granted()
-    assert await ops.begin(number(1)) == Granted()
-
-
-# ── all together ────────────────────────────────────────────────────────────
+    await play(store, [settle(number(n), DONE, '"y"', ours=False)])
 
 
 async def test_two_processes_do_an_operation_once(store: Store) -> None:
@@ -464,9 +406,7 @@ async def test_tenants_never_meet(store: Store) -> None:
         return flight
 
     for tenant in ("a", "b"):
-        table = TableIdempotency(
-            store.table, f"{store.ref.tenant}-{tenant}", store.clock
-        )
+        table = TableIdempotency(store.table, tenant, store.clock)
         by = ByKey(of=lambda flight: 1)
         guard = idempotent(table, scope="s", operation="book", by=by)(book)
         assert await guard(tenant) == tenant

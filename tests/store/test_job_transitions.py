@@ -127,9 +127,7 @@ async def test_a_job_that_moved_on_is_left_alone(
     moves_from = {own for each, own, _, _ in JOB_WRITES if each is write is sent}
     for status in set(S) - {source, target} - moves_from:
         await store.change(store.ref.pk, keys.META_SK, status=status)
-        before = await store.everything()
-        assert await write(store, job) is False
-        assert before == await store.everything()
+        assert (False, {}) == await store.does(write(store, job))
 
 
 @moves
@@ -139,9 +137,7 @@ async def test_a_job_of_another_generation_is_left_alone(
     del target, raised
     job = await store.put_job(source)
     await store.change(store.ref.pk, keys.META_SK, gen=3)
-    before = await store.everything()
-    assert await write(store, job) is False
-    assert before == await store.everything()
+    assert (False, {}) == await store.does(write(store, job))
 
 
 @moves
@@ -197,18 +193,14 @@ async def test_a_sample_ends_once_and_its_rest_is_held_until_a_resume(
         assert await store.transitions.resume(ended, "me", "now") is True
         ended = await store.jobs.read(store.ref)
     assert not ended.holds_rest
-    before = await store.everything()
-    assert await end(store, job) is False  # as a late process would
-    assert before == await store.everything()
+    assert (False, {}) == await store.does(end(store, job))  # as a late process would
 
 
 @pytest.mark.parametrize("later", [{"paused_at": iso(NOW)}, {"pause_code": "budget"}])
 async def test_a_resume_does_not_end_a_later_pause(store: Store, later: Any) -> None:
     job = await store.put_job(S.PAUSED)
     await store.change(store.ref.pk, keys.META_SK, **later)
-    before = await store.everything()
-    assert await store.transitions.resume(job, "me", "now") is False
-    assert before == await store.everything()
+    assert (False, {}) == await store.does(store.transitions.resume(job, "me", "now"))
 
 
 @pytest.mark.parametrize("resumed", [{}, {"resumed_at": iso(NOW - 5)}])
@@ -217,9 +209,7 @@ async def test_a_late_pause_does_not_follow_a_resume(
 ) -> None:
     job = await store.put_job(S.RUNNING, **resumed)
     await store.change(store.ref.pk, keys.META_SK, resumed_at=iso(NOW))
-    before = await store.everything()
-    assert await pause_job(store, job) is False
-    assert before == await store.everything()
+    assert (False, {}) == await store.does(pause_job(store, job))
 
 
 async def test_messages_of_an_earlier_resume_do_not_count_for_a_later_one(
@@ -228,9 +218,8 @@ async def test_messages_of_an_earlier_resume_do_not_count_for_a_later_one(
     job = await store.put_job(S.RUNNING, resumed_at=iso(NOW - 5))
     assert job.resume_is_unsent
     await store.change(store.ref.pk, keys.META_SK, resumed_at=iso(NOW))
-    before = await store.everything()
-    await store.transitions.redispatched(job)
-    assert before == await store.everything()
+    with store.unchanged():
+        await store.transitions.redispatched(job)
     await store.transitions.redispatched(await store.jobs.read(store.ref))
     assert not (await store.jobs.read(store.ref)).resume_is_unsent
 
@@ -249,9 +238,8 @@ async def test_a_join_is_made_once_a_generation(
 ) -> None:
     job = await store.put_job(S.RUNNING)
     await store.put(store.ref.pk, "JOIN", status="DEAD", gen=gen)
-    before = await store.everything()
-    assert await finalize(store, job) is done
-    assert (before == await store.everything()) is not done
+    answer, changed = await store.does(finalize(store, job))
+    assert (answer, bool(changed)) == (done, done)
 
 
 async def test_a_job_that_ends_leaves_the_list_of_the_active(store: Store) -> None:

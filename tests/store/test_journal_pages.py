@@ -7,7 +7,7 @@ from piecework.aws.objects import INLINE_LIMIT
 from piecework.settings import Settings
 from piecework.store.checkpoints import read_work
 from piecework.store.journal import CallJournal
-from tests.store.conftest import Store, Stutter, bucket
+from tests.store.conftest import Store, Stutter
 from tests.unit.piecework.fakes import Log
 
 
@@ -15,7 +15,7 @@ async def journal(store: Store, *, fence: int = 4) -> CallJournal:
     claim = await store.running(fence=fence)
     return CallJournal(
         store.table,
-        bucket(),
+        store.objects,
         claim,
         Settings(),
         store.clock,

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from piecework.aws.queue import BATCH, Delivery, Message
+from piecework.aws.queue import Delivery, Message
 from piecework.domain import keys
 from piecework.domain.states import JobStatus
 from piecework.reconciler import dead_letter_queue
 from piecework.reconciler.dead_letter_queue import drain, handle
-from tests.store.conftest import Store
-from tests.store.deployment import LOG, Sent, runtime, sent
+from piecework.runtime import Runtime
+from tests.store.conftest import SETTINGS, Store
+from tests.store.deployment import GPU, LOG, bodies, runtime, sent
 
 
 def delivery(store: Store, gen: int = 2, **facts: Any) -> Delivery:
     message = Message.about(store.chunk, gen)
     given = {"message": message, "body": "{}", "receipt": "r", "received": 10}
     return Delivery(**{**given, "message_id": store.ref.job, **facts})
+
+
+async def dead_lettered(store: Store, *messages: Message | str) -> Runtime:
+    """Return a runtime whose dead-letter queue has these messages."""
+    rt = runtime(store)
+    queue = rt.dead_letter_queue
+    for each in messages:
+        body = each if isinstance(each, str) else each.model_dump_json()
+        await queue.client.send_message(QueueUrl=queue.url, MessageBody=body)
+    return rt
 
 
 @pytest.mark.parametrize(
@@ -37,13 +47,12 @@ async def test_a_chunk_with_work_left_is_sent_again(
     store: Store, state: dict[str, Any], gen: int, act: str
 ) -> None:
     await store.put_chunk(**state)
-    await store.put_job(JobStatus.RUNNING, queue="gpu")
-    rt: Any = runtime(store)
+    await store.put_job(JobStatus.RUNNING, queue=GPU)
+    rt = runtime(store)
     done = await handle(rt, delivery(store, gen), LOG)
     assert f"dead-letter queue: {act}" == done
-    assert ["gpu"] * (act == "redispatched") == rt.work.queues
     again = [Message.about(store.chunk, 2)] if act == "redispatched" else []
-    assert again == sent(rt)
+    assert (again, []) == (sent(rt, GPU), sent(rt))
 
 
 @pytest.mark.parametrize(
@@ -85,12 +94,9 @@ async def test_the_message_of_a_notice_may_go(
 
 async def test_the_queue_is_emptied(store: Store) -> None:
     await store.put_chunk()
-    rt = runtime(store)
-    queue: Any = rt.dead_letter_queue
-    queue.lying = [delivery(store, receipt=str(n)) for n in range(12)]
-    acts = await drain(rt, LOG)
-    assert acts.total() == len(queue.deleted) == 12
-    assert queue.lying == []
+    rt = await dead_lettered(store, *[Message.about(store.chunk, 2)] * 12)
+    assert (await drain(rt, LOG)).total() == 12
+    assert bodies(rt, SETTINGS.dead_letter_queue) == []
 
 
 async def test_a_flood_of_dead_lettered_messages_delays_no_job(
@@ -99,35 +105,22 @@ async def test_a_flood_of_dead_lettered_messages_delays_no_job(
     """Those of a pipeline that no worker has come back as fast as they are sent."""
     monkeypatch.setattr(dead_letter_queue, "MAX_BATCHES", 3, raising=False)
     await store.put_chunk(status="SUCCEEDED")
-    rt = runtime(store)
-    queue: Any = rt.dead_letter_queue
-    queue.lying = [delivery(store, receipt=str(n)) for n in range(45)]
+    rt = await dead_lettered(store, *[Message.about(store.chunk, 2)] * 45)
     assert [30, 15, 0] == [(await drain(rt, LOG)).total() for _ in range(3)]
 
 
 async def test_an_empty_queue_is_read_once(store: Store) -> None:
-    asked: list[int] = []
-
-    class Empty(Sent):
-        async def receive(self, most: int, **_: Any) -> list[Delivery]:
-            asked.append(most)
-            return []
-
-    rt = replace(runtime(store), dead_letter_queue=Empty())  # type: ignore[arg-type]
+    rt = runtime(store)
     await drain(rt, LOG)
-    assert [BATCH] == asked
+    assert [1] == [account.requests for account in rt.cost.accounts.values()]
 
 
 async def test_a_message_that_fails_stays_and_delays_no_other(store: Store) -> None:
     await store.put_chunk()
     await store.change(v=2)
-    rt: Any = runtime(store)
-    rt.work.takes = False  # it is for newer workers, and SQS does not answer
-    queue = rt.dead_letter_queue
-    queue.lying = [
-        delivery(store, receipt="odd"),
-        delivery(store, receipt="foreign", message=None),
-    ]
+    await store.put(store.ref.pk, keys.META_SK, v=2, queue="gone")
+    message = Message.about(store.chunk, 2)  # for newer workers, but takes it no queue
+    rt = await dead_lettered(store, message, "foreign")
     acts = await drain(rt, LOG)
     assert acts == {"failed": 1, "dead-letter queue: quarantined": 1}
-    assert queue.deleted == ["foreign"]
+    assert bodies(rt, SETTINGS.dead_letter_queue) == [message.model_dump_json()]

@@ -167,9 +167,9 @@ class Store:
         del facts["pk"], facts["sk"]
         await self.put(pk, sk, **facts)
 
-    async def drop(self) -> None:
-        """Delete the chunk."""
-        key = {"pk": {"S": self.chunk.pk}, "sk": {"S": self.chunk.sk}}
+    async def drop(self, pk: str = "", sk: str = "") -> None:
+        """Delete an item: the chunk, unless another one is said."""
+        key = {"pk": {"S": pk or self.chunk.pk}, "sk": {"S": sk or self.chunk.sk}}
         await self.client.delete_item(TableName=SETTINGS.checkpoints_table, Key=key)
 
     async def item(self, pk: str = "", sk: str = "") -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -22,14 +21,10 @@ from piecework.store.cancellation import (
 from piecework.store.reopen import reopen_chunk
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, SETTINGS, Store
+from tests.store.table import Case
 from tests.unit.piecework.fakes import envelope
 
 ChunkWrite = Callable[[Store, Chunk], Awaitable[bool]]
-
-
-@pytest.fixture(autouse=True)
-async def _a_job_being_resumed(store: Store) -> None:
-    await store.put_job(JobStatus.REOPENING, gen=5)
 
 
 async def release_expired(store: Store, seen: Chunk) -> bool:
@@ -92,93 +87,47 @@ CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "reopen, dead": (reopen, DEAD, "PENDING"),
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
-#: Those that leave alone what is on its way to its end.
-ALL_BUT_HAS_DIRECTION = {
-    cancel_chunk,
-    request_to_compensate,
-    begin_compensation,
-    go_forward,
-}
-#: What may have changed since the look, and the writes that care.
-SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
-    "status": (
-        {"status": "SUCCEEDED"},
-        {
-            release_expired,
-            mark_redispatched,
-            request_to_cancel,
-            reopen,
-            *ALL_BUT_HAS_DIRECTION,
-        },
+#: What may have changed since the look, and the writes that do not care.
+SINCE: list[tuple[dict[str, Any], set[ChunkWrite]]] = [
+    ({"status": "SUCCEEDED"}, set()),
+    ({"gen": 3}, set()),
+    ({"fence": 5}, {request_to_cancel, reopen}),
+    (
+        {"direction": "compensating"},
+        {release_expired, mark_redispatched, request_to_cancel, reopen},
     ),
-    "gen": (
-        {"gen": 3},
-        {
-            release_expired,
-            mark_redispatched,
-            request_to_cancel,
-            reopen,
-            *ALL_BUT_HAS_DIRECTION,
-        },
-    ),
-    "fence": (
-        {"fence": 5},
-        {release_expired, mark_redispatched, *ALL_BUT_HAS_DIRECTION},
-    ),
-    "renewals": ({"renewals": 8}, {release_expired}),
-    "direction": ({"direction": "compensating"}, ALL_BUT_HAS_DIRECTION),
-}
+]
+OFTEN = {request_to_cancel, request_to_compensate, mark_redispatched}
 
 
-@pytest.mark.parametrize("name", list(CHUNK_WRITES))
-async def test_a_chunk_as_it_was_seen_is_written(store: Store, name: str) -> None:
+def case_of(name: str) -> Case:
     write, state, status = CHUNK_WRITES[name]
-    seen = await store.put_chunk(**state)
-    assert await write(store, seen) is True
-    item = await store.item()
-    assert status == item["status"]
-    assert write is request_to_cancel or "claimed_by" not in item
+
+    async def before(store: Store) -> Chunk:
+        await store.put_job(JobStatus.REOPENING, gen=5)
+        return await store.put_chunk(**state)
+
+    moved = [change for change, others in SINCE if write not in others]
+    if write is release_expired or name.endswith(", running"):
+        moved.append({"renewals": 8})
+    owner = {} if write is request_to_cancel else {"claimed_by": None}
+    return Case(
+        name=name,
+        before=before,
+        act=write,
+        left={"status": status, **owner},
+        moved=moved,
+        is_once=write not in OFTEN,
+    )
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        (name, what)
-        for name, (write, _, _) in CHUNK_WRITES.items()
-        for what, (_, concerned) in SINCE.items()
-        if write in concerned or (what == "renewals" and name.endswith(", running"))
-    ],
-)
-async def test_a_chunk_that_moved_since_is_left_alone(
-    store: Store, name: str, what: str
-) -> None:
-    write, state, _ = CHUNK_WRITES[name]
-    change, _ = SINCE[what]
-    seen = await store.put_chunk(**state)
-    await store.change(**change)
-    assert (False, {}) == await store.does(write(store, seen))
-
-
-@pytest.mark.parametrize("name", list(CHUNK_WRITES))
-async def test_a_chunk_that_is_gone_is_not_made(store: Store, name: str) -> None:
-    write, state, _ = CHUNK_WRITES[name]
-    seen = await store.put_chunk(**state)
-    await store.drop()
-    assert await write(store, seen) is False
-    assert await store.item() == {}
+CASES = [case_of(name) for name in CHUNK_WRITES]
 
 
 async def test_a_chunk_with_a_result_is_never_reopened(store: Store) -> None:
+    await store.put_job(JobStatus.REOPENING, gen=5)
     seen = await store.put_chunk(status="SUCCEEDED")
     assert await reopen(store, seen) is False
-
-
-@pytest.mark.parametrize("name", ["give back", "cancel, pending", "reopen, dead"])
-async def test_one_of_many_reconcilers_writes(store: Store, name: str) -> None:
-    write, state, _ = CHUNK_WRITES[name]
-    seen = await store.put_chunk(**state)
-    done = await asyncio.gather(*(write(store, seen) for _ in range(8)))
-    assert sum(done) == 1
 
 
 @pytest.mark.parametrize("write", [release_expired, cancel_chunk])
@@ -268,6 +217,7 @@ async def test_a_resend_that_many_reconcilers_note_at_once_is_one(store: Store) 
 async def test_a_reopened_chunk_starts_at_its_first_incomplete_stage(
     store: Store,
 ) -> None:
+    await store.put_job(JobStatus.REOPENING, gen=5)
     state = DEAD | {"stage": "third", "recoveries": 4, "calls_after_cancel": 2}
     state |= {"cancel_requested_at": iso(NOW), "compensate_requested": True}
     await reopen(store, await store.put_chunk(**state))

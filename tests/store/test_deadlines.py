@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.states import JobStatus
 from piecework.reconciler.jobs import reconcile_job
 from piecework.store.notifications import Notifications
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import pass_context, sent
+from tests.store.table import Case, of_job
 
 S = JobStatus
 PASSED, AHEAD = iso(NOW), iso(NOW + 1)
@@ -36,30 +37,28 @@ async def test_a_deadline_that_passed_cancels_and_compensates(
     assert row.cancelled_by == "deadline"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"status": S.FINALIZING},
-        {"status": S.CANCELLING},
-        {"status": S.SUCCEEDED},
-        {"gen": 3},
-        {"deadline_at": AHEAD},
-        {"deadline_at": None},
-    ],
-)
-async def test_a_job_that_moved_on_or_has_time_is_not_expired(
-    store: Store, change: dict[str, Any]
-) -> None:
-    job = await store.put_job(S.RUNNING, deadline_at=PASSED, has_notify_hook=True)
-    await store.change(store.ref.pk, keys.META_SK, **change)
-    assert (False, {}) == await store.does(store.transitions.expire(job))
+async def expire(store: Store, job: Job) -> bool:
+    return await store.transitions.expire(job)
 
 
-async def test_of_many_reconcilers_one_expires_the_job(store: Store) -> None:
-    job = await store.put_job(S.RUNNING, deadline_at=PASSED)
-    done = await asyncio.gather(*(store.transitions.expire(job) for _ in range(8)))
-    assert sum(done) == 1
-    assert len(await store.jobs.events(store.ref)) == 1
+CASES = [
+    Case(
+        name="expire",
+        before=lambda store: store.put_job(
+            S.RUNNING, deadline_at=PASSED, has_notify_hook=True
+        ),
+        key=of_job,
+        act=expire,
+        left={"status": "CANCELLING"},
+        moved=[
+            *({"status": s} for s in (S.FINALIZING, S.CANCELLING, S.SUCCEEDED)),
+            {"gen": 3},
+            {"deadline_at": AHEAD},
+            {"deadline_at": None},
+        ],
+        is_once=True,
+    )
+]
 
 
 async def test_the_reconciler_sweeps_what_it_expired(store: Store) -> None:

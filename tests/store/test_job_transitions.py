@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ from piecework.domain.moments import iso
 from piecework.domain.pause import Pause
 from piecework.domain.states import JobStatus
 from piecework.store.table import Written
-from tests.store.conftest import NOW, Store, Stutter
+from tests.store.conftest import NOW, Store
+from tests.store.table import Case, of_job
 
 JobWrite = Callable[[Store, Job], Awaitable[Any]]
 S = JobStatus
@@ -100,67 +100,25 @@ JOB_WRITES: list[tuple[JobWrite, JobStatus, JobStatus, int]] = [
     (cancel_job, S.REOPENING, S.CANCELLING, 0),
     (cancelled, S.CANCELLING, S.CANCELLED, 0),
 ]
-moves = pytest.mark.parametrize(
-    ("write", "source", "target", "raised"),
-    JOB_WRITES,
-    ids=[f"{w.__name__}-{s}" for w, s, _, _ in JOB_WRITES],
-)
 
 
-@moves
-async def test_a_job_moves_from_the_state_it_is_in(
-    store: Store, write: JobWrite, source: S, target: S, raised: int
-) -> None:
-    job = await store.put_job(source, pause_until=iso(NOW))
-    assert await write(store, job) is True
-    item = await store.item(store.ref.pk, keys.META_SK)
-    assert (item["status"], item["gen"]) == (target, 2 + raised)
-    assert not (raised and "pause_until" in item)  # a generation inherits no pause
+def case_of(write: JobWrite, source: S, target: S, raised: int) -> Case:
+    # The messages of a job may be sent by one that found it RUNNING, or PAUSED.
+    also = {S.PAUSED} if write is sent else set()
+    others = set(S) - {source, target} - also
+    inherited = {"pause_until": None} if raised else {}
+    return Case(
+        name=f"{write.__name__} {source}",
+        before=lambda store: store.put_job(source, pause_until=iso(NOW)),
+        key=of_job,
+        act=write,
+        left={"status": target, "gen": 2 + raised, **inherited},
+        moved=[{"gen": 3}, *({"status": status} for status in sorted(others))],
+        requests=1,
+    )
 
 
-@moves
-async def test_a_job_that_moved_on_is_left_alone(
-    store: Store, write: JobWrite, source: S, target: S, raised: int
-) -> None:
-    del raised
-    job = await store.put_job(source)
-    moves_from = {own for each, own, _, _ in JOB_WRITES if each is write is sent}
-    for status in set(S) - {source, target} - moves_from:
-        await store.change(store.ref.pk, keys.META_SK, status=status)
-        assert (False, {}) == await store.does(write(store, job))
-
-
-@moves
-async def test_a_job_of_another_generation_is_left_alone(
-    store: Store, write: JobWrite, source: S, target: S, raised: int
-) -> None:
-    del target, raised
-    job = await store.put_job(source)
-    await store.change(store.ref.pk, keys.META_SK, gen=3)
-    assert (False, {}) == await store.does(write(store, job))
-
-
-@moves
-async def test_a_job_that_is_gone_is_not_made(
-    store: Store, write: JobWrite, source: S, target: S, raised: int
-) -> None:
-    del target, raised
-    job = await store.put_job(source)
-    job = replace(job, ref=replace(job.ref, job="gone"))
-    assert await write(store, job) is False
-    assert await store.jobs.read(job.ref) is None
-
-
-@moves
-async def test_a_move_whose_answer_was_lost_was_made(
-    store: Store, write: JobWrite, source: S, target: S, raised: int
-) -> None:
-    job = await store.put_job(source)
-    store.client = Stutter(store.client)
-    assert await write(store, job) is True
-    assert store.client.sent == (2 if source is S.PAUSED and write is sent else 1)
-    item = await store.item(store.ref.pk, keys.META_SK)
-    assert (item["status"], item["gen"]) == (target, 2 + raised)
+CASES = [case_of(*row) for row in JOB_WRITES]
 
 
 async def test_a_dead_letter_is_counted_in_its_own_generation(store: Store) -> None:

@@ -15,6 +15,7 @@ from piecework.domain.states import JobStatus
 from piecework.store.notifications import ABANDONED, DELIVERED, PENDING, Notifications
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
+from tests.store.table import Case
 
 NoticeWrite = Callable[[Notifications, Any], Awaitable[Any]]
 S = JobStatus
@@ -63,50 +64,32 @@ async def mark_redispatched(here: Notifications, row: Any) -> Any:
 LATER = iso(NOW + 1)
 ENDED = [{"state": DELIVERED}, {"state": ABANDONED}]
 #: What each write leaves, and what each of its conditions is refused by.
-WRITES: dict[str, tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = {
-    "take": (
-        take,
-        {"attempts": 2, "due_at": iso(NOW + 60)},
-        [*ENDED, {"due_at": LATER}],
-    ),
-    "told": (mark_delivered, {"state": DELIVERED, "delivered_at": iso(NOW)}, ENDED),
-    "put off": (
+WRITES: list[tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = [
+    (take, {"attempts": 2, "due_at": iso(NOW + 60)}, [{"due_at": LATER}]),
+    (mark_delivered, {"state": DELIVERED, "delivered_at": iso(NOW)}, []),
+    (
         schedule_retry,
         {"due_at": iso(NOW + 30), "last_error": "not now"},
-        [*ENDED, {"due_at": LATER}, {"attempts": 2}],
+        [{"due_at": LATER}, {"attempts": 2}],
     ),
-    "give up": (
+    (
         abandon,
         {"state": ABANDONED, "last_error": "never"},
-        [*ENDED, {"due_at": LATER}, {"attempts": 2}],
+        [{"due_at": LATER}, {"attempts": 2}],
     ),
-    "send again": (
-        mark_redispatched,
-        {"redispatch_at": iso(NOW + 900)},
-        [*ENDED, {"redispatch_at": LATER}],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(WRITES))
-async def test_a_notice_as_it_should_be_is_written(store: Store, name: str) -> None:
-    write, left, _ = WRITES[name]
-    row = await a_notification(store)
-    assert await write(notifications(store), row) is True
-    assert left.items() <= (await store.item(*row.key)).items()
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [(name, change) for name, (_, _, no) in WRITES.items() for change in no],
-)
-async def test_a_notice_that_moved_since_is_left_alone(
-    store: Store, name: str, change: dict[str, Any]
-) -> None:
-    write, _, _ = WRITES[name]
-    row = await a_notification(store)
-    await store.change(*row.key, **change)
-    assert (False, {}) == await store.does(write(notifications(store), row))
+    (mark_redispatched, {"redispatch_at": iso(NOW + 900)}, [{"redispatch_at": LATER}]),
+]
+CASES = [
+    Case(
+        name=f"{write.__name__} a notice",
+        before=a_notification,
+        key=lambda store: (store.ref.pk, keys.notification_sk(2, "ended")),
+        act=lambda store, row, write=write: write(notifications(store), row),
+        left=left,
+        moved=[*ENDED, *moved],
+    )
+    for write, left, moved in WRITES
+]
 
 
 async def test_a_job_that_notifies_stays_listed_until_it_is_closed(

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from tests.store.conftest import Kept, Store, Stutter
+from tests.store.table import Case
 from tests.store.test_claims import NOT_OURS
 from tests.store.writes import (
     CANCELLED,
@@ -27,44 +28,19 @@ from tests.store.writes import (
 )
 
 
-@named(STEPS + ENDS)
-@pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_a_worker_that_lost_the_claim_writes_nothing(
-    store: Store, write: Write, word: str
-) -> None:
-    claim = await store.running()
-    await store.change(**NOT_OURS[word])
-    with store.unchanged():
-        if write in ENDS:
-            assert await write(store, claim) is False
-        else:
-            with pytest.raises(ClaimLostError):
-                await write(store, claim)
+def case_of(write: Write) -> Case:
+    return Case(
+        name=write.__name__,
+        before=lambda store: store.running(),
+        act=write,
+        left={"calls": 5} if write in ENDS else {},
+        moved=list(NOT_OURS.values()),
+        refused=False if write in ENDS else ClaimLostError,
+        requests=1,
+    )
 
 
-@named(STEPS + ENDS)
-async def test_a_worker_that_lost_the_chunk_itself_writes_nothing(
-    store: Store, write: Write
-) -> None:
-    claim = await store.running()
-    await store.drop()
-    with store.unchanged():
-        if write in ENDS:
-            assert await write(store, claim) is False
-        else:
-            with pytest.raises(ClaimLostError):
-                await write(store, claim)
-
-
-@named(ENDS)
-async def test_an_end_whose_answer_was_lost_is_applied_and_counted_once(
-    store: Store, write: Write
-) -> None:
-    claim = await store.running()
-    store.client = Stutter(store.client)
-    assert await write(store, claim) is True
-    assert store.client.sent == 1
-    assert (await store.item())["calls"] == 5
+CASES = [case_of(write) for write in STEPS + ENDS]
 
 
 @named(ENDS)
@@ -79,16 +55,6 @@ async def test_an_end_of_another_claim_is_not_the_own_write(
         assert (False, {}) == await store.does(write(store, claim))
     await store.change(gen=2)
     assert await write(store, claim) is True
-
-
-@named(STEPS)
-async def test_a_step_whose_answer_was_lost_was_taken(
-    store: Store, write: Write
-) -> None:
-    claim = await store.running()
-    store.client = Stutter(store.client)
-    await write(store, claim)
-    assert store.client.sent == 1
 
 
 @named(ENDS)

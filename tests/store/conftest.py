@@ -139,6 +139,8 @@ class Store:
 
     async def put_job(self, status: JobStatus, gen: int = 2, **facts: Any) -> Any:
         item = {"status": status, "gen": gen, "chunks": 5, "pipeline": "p"}
+        if status not in {JobStatus.SUBMITTING, JobStatus.REOPENING}:
+            item["opened_at"] = iso(self.now - 9_000)
         if status is JobStatus.PAUSED:
             item |= {"pause_code": "operator", "pause_message": "why"}
             item |= {"paused_by": "me", "paused_at": iso(self.now - 9)}

@@ -135,7 +135,7 @@ async def test_a_chunk_claimed_during_a_sweep_gets_the_request_at_once(
 async def test_a_cancelled_job_has_the_operator_and_the_reason(
     store: Store, status: JobStatus
 ) -> None:
-    await store.put_job(status)
+    await store.put_job(status, opened_at=iso(NOW))
     job = await cancel(runtime(store), store.ref, actor="me", reason="enough")
     assert job.status is JobStatus.CANCELLING
     events = await store.jobs.events(store.ref)

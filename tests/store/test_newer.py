@@ -133,7 +133,8 @@ async def test_a_job_is_not_ended_while_a_newer_worker_is_at_it(store: Store) ->
 async def test_a_cancel_leaves_a_newer_chunk_and_the_end_to_newer_ones(
     store: Store,
 ) -> None:
-    job = await mixed(store, "CANCELLING", cancelled_at="2026-01-01T00:00:00.000Z")
+    times = dict.fromkeys(("cancelled_at", "opened_at"), "2026-01-01T00:00:00.000Z")
+    job = await mixed(store, "CANCELLING", **times)
     await store.change(status="PENDING")
     cancelled, asked = await sweep(runtime(store), job)
 

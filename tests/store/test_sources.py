@@ -27,6 +27,7 @@ UNCONDITIONAL = {
     ): "goes with a conditional write on the chunk",
     ("notifications.py", "notification_put"): "goes with the job's transition",
     ("workers.py", "report"): "a hint for operators; the next report replaces it",
+    ("checkpoints.py", "_put_row"): "goes with the fenced step of the cursor",
     ("checkpoints.py", "record_compensation"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the creation of the job, which is conditional",

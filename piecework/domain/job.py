@@ -83,6 +83,9 @@ class Job:
 
     # The submit.
     first_stage = Text("The first stage of its pipeline.")
+    shape = OptionalText(
+        "The shape of its pipeline at the submit, as JSON; empty: it is not known."
+    )
     manifest = Text("The object that lists all chunks.")
     manifest_sha256 = Text("The hash of its manifest.")
     source = ShownText("The submitted document; empty: it is not known.")

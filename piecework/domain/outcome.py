@@ -41,6 +41,8 @@ TIMER = "timer"
 ANSWER = "answer"
 #: The code of a chunk whose stage this worker's pipeline lacks.
 NO_STAGE_CODE = "runtime.stage.not_found"
+#: The code of a chunk that this worker's version of its pipeline must not go on with.
+CHANGED_CODE = "runtime.code.changed"
 #: The code of a chunk that a stopped order key left without a result.
 STOPPED_CODE = "runtime.order.stopped"
 

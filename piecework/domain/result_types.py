@@ -108,6 +108,14 @@ def result_schema(function: Callable[..., Any]) -> str:
     return text if len(text) <= SCHEMA_LIMIT else ""
 
 
+def payload_schema(model: type[BaseModel]) -> str:
+    """Return the JSON schema of a payload; empty: it has none."""
+    try:
+        return json.dumps(TypeAdapter(model).json_schema(by_alias=False))
+    except (PydanticUserError, TypeError, ValueError):
+        return ""
+
+
 def result_hint(function: Callable[..., Any]) -> Any:
     """Return the annotation of a function's result; `Any` without an annotation."""
     whole = inspect.unwrap(function)

@@ -699,6 +699,14 @@ ROWS: Final = (
         "The job waits for that.",
     ),
     Code(
+        "runtime.code.changed",
+        PERMANENT,
+        "The pipeline has changed so that the chunk must not go on. The message says "
+        "why. No worker with a safe version took the chunk in time.",
+        f"Deploy the version of the submit, or one that keeps what the message names, "
+        f"then run {REDRIVE}.",
+    ),
+    Code(
         "runtime.stage.blocked_loop",
         TRANSIENT,
         "A stage blocked the event loop of its process, and the process was killed.",

@@ -163,7 +163,7 @@ def step_state(
     any other stage the ledger knows whether something happened.
     """
     if stage.compensate is None:
-        effects = stage.name in affected
+        effects = stage.name in {*affected, *progress.compensable}
         return StepState.NOT_COMPENSABLE if effects else StepState.NOT_NEEDED
     if stage.name in progress.compensated:
         failed = progress.compensated[stage.name] is not None

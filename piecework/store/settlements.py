@@ -18,6 +18,7 @@ from piecework.domain.claim import Claim
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     ANSWER,
+    CHANGED_CODE,
     NO_STAGE_CODE,
     PAUSE,
     STORE,
@@ -58,6 +59,7 @@ CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 OWN_COUNTERS = {
     BUDGET_CODE: "budget_deferrals",
     NO_STAGE_CODE: "stage_deferrals",
+    CHANGED_CODE: "stage_deferrals",
     EARLY_CODE: "early_deferrals",
 }
 #: The counters of outages, by what they block.

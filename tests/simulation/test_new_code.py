@@ -315,14 +315,6 @@ def test_a_stage_sees_each_value_wherever_the_result_is(
             [],
             ["-a"],
         ),
-        # Past the pivot it goes forward, whatever stands before the pivot now.
-        (
-            Version("abc", waits="c", pivot="b", undo="a"),
-            Version("axbc", refuses="x", pivot="b", undo="a"),
-            "PAST_PIVOT",
-            [],
-            [],
-        ),
     ],
 )
 def test_what_ran_is_compensated_or_said_to_be_left(
@@ -333,6 +325,68 @@ def test_what_ran_is_compensated_or_said_to_be_left(
     assert ("DEAD", facts) == end.facts
     assert left == end.letters[0].uncompensated_stages
     assert undone == [name for name in shop_of.did if name.startswith("-")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A stage that has acted has another name.
+        (
+            Version("abc", waits="b", calls="a"),
+            Version("xbc", calls="x"),
+        ),
+        (
+            Version("abc", waits="b", undo="a"),
+            Version("xbc", undo="x"),
+        ),
+        # What came before the pivot would be compensated after it.
+        (
+            Version("abc", waits="c", pivot="b", undo="a"),
+            Version("axbc", refuses="x", pivot="b", undo="a"),
+        ),
+        (
+            Version("abc", waits="c", pivot="b", undo="a"),
+            Version("abc", refuses="c", undo="a"),
+        ),
+    ],
+)
+def test_an_unsafe_change_stops_the_chunk_until_the_old_version_is_back(
+    old: Version, new: Version
+) -> None:
+    shop_of = Deployment()
+    first, second = shop_of.pipeline(old), shop_of.pipeline(new)
+    stopped: list[Chunk] = []
+
+    async def act(at: Simulated) -> End:
+        await at.submit(first, [Item()])
+        await waits(at, old.waits)
+        await deploy(at, second)
+        while not stopped:
+            await asyncio.sleep(RETRY_S / 10)
+            [chunk] = await at.chunks()
+            stopped.extend([chunk] if chunk.blocked_on == "newer workers" else [])
+        await deploy(at, first)
+        return await end_of(at)
+
+    end = simulate(act, [first], max_attempts=9)
+
+    done = "abc"[: "abc".index(old.waits) + 1]
+    assert [*done, *"abc"[len(done) - 1 :]] == shop_of.did
+    assert "runtime.code.changed" == stopped[0].error_code
+    assert 1 == stopped[0].attempts
+    assert "SUCCEEDED" == end.chunk.status
+
+
+def test_a_chunk_that_no_safe_version_takes_is_dead_and_says_why() -> None:
+    old, new = Version("abc", waits="b", undo="a"), Version("xbc", undo="x")
+
+    shop_of, end = run(old, new)
+
+    assert ["a", "b"] == shop_of.did
+    assert ("DEAD", "ABANDONED") == end.facts
+    assert "runtime.code.changed" == end.letters[0].error_code
+    assert "'x' may be it" in end.letters[0].error
+    assert ["a"] == end.letters[0].uncompensated_stages
 
 
 @pytest.mark.parametrize(

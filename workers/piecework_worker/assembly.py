@@ -21,12 +21,14 @@ from piecework.domain.job import Job
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import CancelRequest
 from piecework.domain.rows import ErrorRow
+from piecework.domain.shape import Shape
 from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipelines import JOIN, Pipeline, Stage
 from piecework.runtime import Runtime
 from piecework.saga.recovery import RecoveryLimits
+from piecework.saga.shape import shape_of
 from piecework.store.cancellation import AT_PIVOT
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.completion import JobSnapshot
@@ -48,6 +50,7 @@ class ChunkRun:
         state: What its parts ask about the claim.
         pipeline: The chunk's pipeline; for a join, a pipeline with the join as its
             stage.
+        shape: The shape of the pipeline; for a join, of that with the chunks.
         error_history: The errors that ended earlier claims.
         snapshot: For a loaded join, the snapshot of the job's chunks, all ended.
         certificate: The job's certificate, once this run has ended its join.
@@ -59,6 +62,7 @@ class ChunkRun:
     lease: Lease
     state: ClaimState
     pipeline: Pipeline
+    shape: Shape
     ctx: Context[Any]
     checkpoints: ChunkCheckpoints
     journal: CallJournal
@@ -147,6 +151,7 @@ def build_run(
         lease=lease,
         state=state,
         pipeline=stages,
+        shape=shape_of(pipeline),
         ctx=new_context(rt, lease, pipeline, caller, services.stages, log),
         checkpoints=checkpoints,
         journal=journal,

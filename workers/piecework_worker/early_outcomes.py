@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from piecework.domain.moments import moment
 from piecework.domain.outcome import (
+    CHANGED_CODE,
     MAX_BUDGET_DEFERRALS,
     NEWER_WORKERS,
     NO_STAGE_CODE,
@@ -55,14 +56,15 @@ def outcome_of_load_failure(
     """Return the outcome of a chunk whose state this worker cannot load.
 
     A chunk with state of a newer schema is deferred until a newer worker claims it,
-    without a limit. A chunk whose stage this worker's pipeline lacks is deferred too,
-    but only a limited number of times.
+    without a limit. A chunk whose stage this worker's pipeline lacks, or that must not
+    go on with its code, is deferred too, but only a limited number of times.
     """
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
     times = chunk_run.claim.chunk.deferrals
     if not isinstance(error, SchemaTooNewError):
         times = chunk_run.claim.chunk.stage_deferrals
-        if failure.code != NO_STAGE_CODE or times >= MAX_BUDGET_DEFERRALS:
+        waits = failure.code in {NO_STAGE_CODE, CHANGED_CODE}
+        if not waits or times >= MAX_BUDGET_DEFERRALS:
             return outcome_of_unreadable(chunk_run, failure)
     delay = retry_delay(times + 1, settings)
     waiting = failure.model_copy(update={"retry_after": delay})

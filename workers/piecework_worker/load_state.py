@@ -9,7 +9,9 @@ from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.context import Results
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
+from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.payload import read_payload, refusal_of
+from piecework.domain.shape import ChunkRows, Shape, Unsafe, compare, compare_join
 from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
@@ -39,6 +41,7 @@ async def load_state(
     """
     if not chunk_run.claim.is_first:
         await load_progress(chunk_run, rt.table)
+    require_safe_code(chunk_run, job)
     if isinstance(chunk_run.ctx, Results):
         # This process has the snapshot if it started the join.
         snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
@@ -74,6 +77,35 @@ async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
     await chunk_run.journal.load(work.calls)
     chunk_run.questions.load(work.questions)
     await chunk_run.checkpoints.load(work)
+
+
+def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
+    """Require that the chunk may go on with this worker's version of its pipeline.
+
+    A chunk that compensates goes on: what nothing can compensate any more is named.
+
+    Raises:
+        PermanentError: `runtime.code.changed`.
+    """
+    checkpoints, now = chunk_run.checkpoints, chunk_run.shape
+    if not job.shape or checkpoints.failure is not None:
+        return
+    submitted = Shape.read(job.shape)
+    if chunk_run.claim.ref.is_join:
+        found = compare_join(submitted, now)
+    else:
+        found = compare(
+            submitted,
+            now,
+            ChunkRows(
+                checkpoints.completed,
+                checkpoints.reached_stage,
+                chunk_run.ledger.stages_with_effects(),
+            ),
+        )
+    if isinstance(found, Unsafe):
+        message = f"The code of the chunk has changed: {found.reason}."
+        raise PermanentError(message, code=CHANGED_CODE)
 
 
 async def load_payload(chunk_run: ChunkRun, payloads: Payloads) -> None:

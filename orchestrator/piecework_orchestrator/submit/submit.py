@@ -30,6 +30,7 @@ from piecework.jobs.manifest import Entry, write_manifest
 from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework.saga.shape import shape_of
 from piecework.telemetry.traces import submitting
 from piecework_orchestrator.reading.job_documents import require_not_deleted
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
@@ -126,6 +127,7 @@ async def create_and_fan_out(
     facts = {
         "pipeline": submission.pipeline.name,
         "first_stage": submission.pipeline.stages[0].name,
+        "shape": shape_of(submission.pipeline).write(),
         "chunks": packed.chunks,
         "manifest": manifest,
         "manifest_sha256": sha256,

@@ -12,6 +12,7 @@ from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest
 from piecework.pipelines import Pipeline, Stage
+from piecework.saga.shape import shape_of
 from piecework.settings import Settings
 from piecework.testing.memory_records import MemoryCheckpoints
 from piecework_worker.assembly import ChunkRun
@@ -95,6 +96,7 @@ def chunk_run(
     parts: Any = {"checkpoints": progress, "ledger": ledger, "journal": Journal()}
     gate, usage = PauseGate(), ClaimUsage()
     return ChunkRun(
+        shape=shape_of(stages),
         claim=claim,
         lease=lease,
         state=ClaimState(lease, stages, SETTINGS, usage=usage, gate=gate, **parts),

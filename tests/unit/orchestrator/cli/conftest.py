@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from inspect import signature
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from piecework import runtime
 from piecework_orchestrator.cli.app import app
 from piecework_orchestrator.dead_letters import closing
-from piecework_orchestrator.dead_letters.redrive import RedriveRequest
-from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.orchestrator.cli.deployment import (
+    RUNNER,
+    Deployment,
+    run_command_line,
+)
+
+__all__ = ["RUNNER", "app"]
 
 Run = Callable[..., Any]
-#: click before 8.2 joins both streams unless it is told otherwise.
-JOINS = "mix_stderr" in signature(CliRunner).parameters
-OPTIONS: dict[str, Any] = {"mix_stderr": False} if JOINS else {}
-RUNNER = CliRunner(**OPTIONS)
-
 TOY = """
 from pydantic import BaseModel
 from piecework import Context, Document, Pipeline, Stage
@@ -50,33 +48,19 @@ def no_width_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def here(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """Return a deployment that commands connect to; it records what they close."""
     made = Deployment()
     monkeypatch.setattr(runtime, "connect", made.connect)
+    monkeypatch.setattr(closing, "redrive", made.redrive)
+    monkeypatch.setattr(closing, "discard", made.discard)
     return made
 
 
 @pytest.fixture
-def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
-    """Return the requested redrives; the fake executes nothing."""
-    requests: list[RedriveRequest] = []
-
-    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
-        requests.append(one)
-        return len(one.letters), 2
-
-    monkeypatch.setattr(closing, "redrive", redrive)
-    return requests
-
-
-@pytest.fixture
 def run() -> Run:
-    """Run a command line; the answer has `exit_code`, `stdout` and `stderr`."""
-
-    def invoke(*words: str, stdin: str = "") -> Any:
-        return RUNNER.invoke(app, list(words), input=stdin)
-
-    return invoke
+    """Run a command line that needs no deployment."""
+    return run_command_line
 
 
 @pytest.fixture

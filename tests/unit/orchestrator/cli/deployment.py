@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
+
+from typer.testing import CliRunner
 
 from piecework.aws.endpoint import Endpoint
 from piecework.cost.meter import CostMeter
@@ -19,8 +22,16 @@ from piecework.domain.schema import require_known
 from piecework.errors import StateError
 from piecework.settings import Settings
 from piecework.store.completion import Tallies
+from piecework.store.dead_letters import Closing
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
+from piecework_orchestrator.cli.app import app
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest
+
+#: click before 8.2 joins both streams unless it is told otherwise.
+JOINS = "mix_stderr" in signature(CliRunner).parameters
+OPTIONS: dict[str, Any] = {"mix_stderr": False} if JOINS else {}
+RUNNER = CliRunner(**OPTIONS)
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 CREATED = "2027-01-15T07:58:00.000Z"
@@ -91,11 +102,33 @@ class Bucket:
 
 @dataclass
 class Deployment:
-    """Tables and a bucket in memory, and methods that fill them."""
+    """Tables and a bucket in memory, methods that fill them, and a command line.
+
+    A redrive and a discard are recorded, and change nothing.
+    """
 
     table: Rows = field(default_factory=Rows)
     letters: Rows = field(default_factory=Rows)
     bucket: Bucket = field(default_factory=Bucket)
+    redriven: list[RedriveRequest] = field(default_factory=list)
+    discarded: list[tuple[str, list[int], Closing]] = field(default_factory=list)
+
+    def run(self, *words: str, stdin: str = "") -> Any:
+        """Run a command; the answer has `exit_code`, `stdout` and `stderr`."""
+        return run_command_line(*words, stdin=stdin)
+
+    async def redrive(self, _: object, one: RedriveRequest) -> tuple[int, int]:
+        """Replace `closing.redrive`."""
+        self.redriven.append(one)
+        return len(one.letters), 2
+
+    async def discard(
+        self, _: object, ref: JobRef, letters: Sequence[Any], closing: Closing
+    ) -> int:
+        """Replace `closing.discard`."""
+        chunks = [letter.chunk for letter in letters]
+        self.discarded.append((ref.job, chunks, closing))
+        return len(chunks)
 
     def job(
         self, name: str, status: str, chunks: int, created: str = CREATED, **item: Any
@@ -191,3 +224,8 @@ class Deployment:
     async def connect(self, settings: Settings) -> AsyncIterator[Any]:
         """Replace `piecework.runtime.connect`."""
         yield self.runtime(settings)
+
+
+def run_command_line(*words: str, stdin: str = "") -> Any:
+    """Run a command line in this process."""
+    return RUNNER.invoke(app, list(words), input=stdin)

@@ -118,15 +118,12 @@ def test_no_example_is_without_its_command() -> None:
     ],
 )
 def test_words_are_completed(
-    deployment: Deployment,
-    shell: str,
-    line: str,
-    found: list[str],
+    here: Deployment, shell: str, line: str, found: list[str]
 ) -> None:
-    deployment.job("261123-b", "RUNNING", 1, "2026-11-23T00:00:00.000Z")
-    deployment.job("261124-a", "RUNNING", 1, "2026-11-24T00:00:00.000Z")
+    here.job("261123-b", "RUNNING", 1, "2026-11-23T00:00:00.000Z")
+    here.job("261124-a", "RUNNING", 1, "2026-11-24T00:00:00.000Z")
     listed = "T#acme#JOBS"
-    deployment.table.add(listed, "2026-11-22T00:00:00.000Z#261122-c", pipeline="toy")
+    here.table.add(listed, "2026-11-22T00:00:00.000Z#261122-c", pipeline="toy")
     whole = f"piecework {line}"
     variables = {
         "_PIECEWORK_COMPLETE": f"complete_{shell}",

@@ -16,10 +16,10 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def job(deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 2)
-    deployment.succeeded("a", 0, ["x"])
-    deployment.chunk("a", 1, "WAITING", claim_token="secret", error_code="llm.x.y")
+def job(here: Deployment) -> None:
+    here.job("a", "RUNNING", 2)
+    here.succeeded("a", 0, ["x"])
+    here.chunk("a", 1, "WAITING", claim_token="secret", error_code="llm.x.y")
 
 
 def test_chunks_are_listed_in_order(run: Run) -> None:
@@ -33,16 +33,16 @@ def test_chunks_are_filtered_by_status(run: Run) -> None:
 
 
 def test_a_table_ends_after_a_page_and_a_document_has_every_chunk(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
-    deployment.job("b", "RUNNING", 120)
+    here.job("b", "RUNNING", 120)
     for number in range(120):
-        deployment.chunk("b", number, "WAITING")
-    assert 120 == len(json.loads(run("chunks", "list", "b", "-o", "json").stdout))
-    table = run("chunks", "list", "b")
+        here.chunk("b", number, "WAITING")
+    assert 120 == len(json.loads(here.run("chunks", "list", "b", "-o", "json").stdout))
+    table = here.run("chunks", "list", "b")
     assert 101 == len(table.stdout.splitlines())
     assert "only the first 100 are listed; --limit 0 lists all" in table.stderr
-    limited = run("chunks", "list", "b", "-o", "json", "--limit", "7")
+    limited = here.run("chunks", "list", "b", "-o", "json", "--limit", "7")
     assert 7 == len(json.loads(limited.stdout))
 
 
@@ -52,11 +52,11 @@ def test_the_claim_token_is_never_shown(run: Run) -> None:
 
 
 def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
     pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
     error = json.dumps({"code": "llm.x.y", "error_class": "transient", "message": "no"})
-    add = deployment.table.add
+    add = here.table.add
     add(pk, f"{work}STAGE#cut", stage="cut", finished_at=SETTLED, gen=1, fence=1)
     add(
         pk,
@@ -67,26 +67,24 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     )
     add(pk, f"{work}EFFECT#k", effect_key="k", state="UNKNOWN", stage="book")
     add(pk, f"{work}ERROR#0001#0001", error=error, attempt=1, at=SETTLED, worker="w1")
-    found = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
+    found = json.loads(here.run("chunks", "show", "a", "1", "-o", "json").stdout)
     assert ["cut"] == [stage["stage"] for stage in found["stages"]]
     assert 3 == found["calls_in_journal"]
     assert ["UNKNOWN"] == [effect["state"] for effect in found["effects"]]
     assert ["llm.x.y"] == [error["code"] for error in found["errors"]]
-    shown = run("chunks", "show", "a", "1").stdout
+    shown = here.run("chunks", "show", "a", "1").stdout
     titles = ("completed stages", "effects", "errors")
     assert [] == [title for title in titles if title not in shown]
 
 
-def test_compensations_are_shown_in_their_order(
-    run: Run, deployment: Deployment
-) -> None:
+def test_compensations_are_shown_in_their_order(here: Deployment) -> None:
     pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
     for at, stage in enumerate(("car", "hotel", "flight")):
         moment = f"2027-01-15T07:59:5{at}.000Z"
         row: dict[str, Any] = {"stage": stage, "finished_at": moment, "gen": 1}
         row |= {"error": "{}"} if stage == "hotel" else {}
-        deployment.table.add(pk, f"{work}COMPENSATED#0001#{stage}", **row)
-    document = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
+        here.table.add(pk, f"{work}COMPENSATED#0001#{stage}", **row)
+    document = json.loads(here.run("chunks", "show", "a", "1", "-o", "json").stdout)
     found = document["compensated"]
     assert ["car", "hotel", "flight"] == [each["stage"] for each in found]
     assert [True, False, True] == [each["ok"] for each in found]
@@ -118,19 +116,19 @@ def test_a_word_that_is_not_a_number_is_refused_as_a_chunk(run: Run, word: str) 
     ids=["object", "null", "nan", "long"],
 )
 def test_a_chunk_shows_its_result_and_of_a_long_one_the_beginning(
-    run: Run, deployment: Deployment, value: Any, expected: Any, printed: str
+    here: Deployment, value: Any, expected: Any, printed: str
 ) -> None:
-    deployment.succeeded("a", 0, value)
-    found = json.loads(run("chunks", "show", "a", "0", "-o", "json").stdout)
+    here.succeeded("a", 0, value)
+    found = json.loads(here.run("chunks", "show", "a", "0", "-o", "json").stdout)
     names = {"result", "result_excerpt", "result_bytes", "result_error"}
     assert expected == {name: found[name] for name in names & found.keys()}
-    assert printed in run("chunks", "show", "a", "0").stdout
+    assert printed in here.run("chunks", "show", "a", "0").stdout
 
 
-def test_a_chunk_whose_result_is_gone_says_so(run: Run, deployment: Deployment) -> None:
-    deployment.succeeded("a", 0, 1)
-    row = deployment.table.rows[JobRef("default", "a").pk, keys.result_sk(0)]
+def test_a_chunk_whose_result_is_gone_says_so(here: Deployment) -> None:
+    here.succeeded("a", 0, 1)
+    row = here.table.rows[JobRef("default", "a").pk, keys.result_sk(0)]
     prefix = keys.object_prefix("default", "a")
     row |= {"value_at": f"{prefix}/value/x", "value_sha256": "ab"}
-    found = json.loads(run("chunks", "show", "a", "0", "-o", "json").stdout)
+    found = json.loads(here.run("chunks", "show", "a", "0", "-o", "json").stdout)
     assert found["result_error"].startswith("runtime.object.missing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from piecework.domain import keys
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import PermanentError
 from piecework.settings import Settings
-from piecework.store.dead_letters import Closing
 from piecework_orchestrator.dead_letters import closing
 from piecework_orchestrator.dead_letters.canary import (
     CanaryRequest,
@@ -23,7 +22,6 @@ from piecework_orchestrator.dead_letters.canary import (
     Verdict,
     WaveResult,
 )
-from piecework_orchestrator.dead_letters.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]
@@ -31,34 +29,19 @@ WHY = ("--reason", "fixed", "--yes")
 
 
 @pytest.fixture(autouse=True)
-def letters(deployment: Deployment) -> None:
-    deployment.job("a", "PARTIAL", 3)
+def letters(here: Deployment) -> None:
+    here.job("a", "PARTIAL", 3)
     for chunk in range(3):
-        deployment.letter("a", chunk, pipeline="toy", error=f"Line {chunk} is bad.")
+        here.letter("a", chunk, pipeline="toy", error=f"Line {chunk} is bad.")
 
 
 # ── a discard ────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Closing]]:
-    """Return the requested discards; the fake executes nothing."""
-    requests: list[tuple[str, list[int], Closing]] = []
-
-    async def discard(
-        _: object, ref: JobRef, letters: Sequence[Any], closing: Closing
-    ) -> int:
-        requests.append((ref.job, [letter.chunk for letter in letters], closing))
-        return len(letters)
-
-    monkeypatch.setattr(closing, "discard", discard)
-    return requests
-
-
-def test_a_discard_records_actor_and_reason(run: Run, discarded: list[Any]) -> None:
-    done = run("dlq", "discard", "--job", "a", "--chunk", "1", *WHY, "-o", "json")
+def test_a_discard_records_actor_and_reason(here: Deployment) -> None:
+    done = here.run("dlq", "discard", "--job", "a", "--chunk", "1", *WHY, "-o", "json")
     assert [{"job": "a", "discarded": 1}] == json.loads(done.stdout)
-    ((job, chunks, closing),) = discarded
+    ((job, chunks, closing),) = here.discarded
     assert ("a", [1], "fixed") == (job, chunks, closing.reason)
     assert "@" in closing.actor
 
@@ -73,31 +56,31 @@ def test_a_discard_records_actor_and_reason(run: Run, discarded: list[Any]) -> N
     ],
 )
 def test_an_unconfirmed_discard_changes_nothing(
-    run: Run, discarded: list[Any], words: list[str], code: int, expected: str
+    here: Deployment, words: list[str], code: int, expected: str
 ) -> None:
-    done = run("dlq", "discard", *words)
-    assert (code, []) == (done.exit_code, discarded)
+    done = here.run("dlq", "discard", *words)
+    assert (code, []) == (done.exit_code, here.discarded)
     assert expected in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["redrive", "discard"])
 def test_a_damaged_letter_is_named_and_the_others_are_closed(
-    run: Run, deployment: Deployment, discarded: Any, redriven: Any, verb: str
+    here: Deployment, verb: str
 ) -> None:
-    deployment.letter("a", 1, error_history=1)
-    deployment.letter("a", 3, error_history=1, state="DISCARDED")
-    done = run("dlq", verb, *WHY)
+    here.letter("a", 1, error_history=1)
+    here.letter("a", 3, error_history=1, state="DISCARDED")
+    done = here.run("dlq", verb, *WHY)
     named = "left out, because they cannot be read (runtime.record.unreadable): a/1\n"
     assert (5, True) == (done.exit_code, named in done.stderr)
-    closed = [chunks for _, chunks, _ in discarded]
-    closed += [[letter.chunk for letter in one.letters] for one in redriven]
+    closed = [chunks for _, chunks, _ in here.discarded]
+    closed += [[letter.chunk for letter in one.letters] for one in here.redriven]
     assert [{0, 2}] == [set(each) for each in closed]
-    assert 0 == run("dlq", verb, "--job", "a", "--chunk", "0", *WHY).exit_code
-    only = run("dlq", verb, "--job", "a", "--chunk", "1", *WHY)
+    assert 0 == here.run("dlq", verb, "--job", "a", "--chunk", "0", *WHY).exit_code
+    only = here.run("dlq", verb, "--job", "a", "--chunk", "1", *WHY)
     assert (2, True) == (only.exit_code, named[:-1] in only.stderr)
     words = ("--code x*", "--stage x", "--fingerprint 000000", "--since 1s")
     for options in map(str.split, words):
-        assert "left out" not in run("dlq", verb, *options, *WHY).stderr
+        assert "left out" not in here.run("dlq", verb, *options, *WHY).stderr
 
 
 @pytest.mark.parametrize("verb", ["discard", "compensate"])
@@ -111,10 +94,10 @@ def test_a_damaged_letter_is_named_and_the_others_are_closed(
     ],
 )
 def test_a_letter_that_may_match_by_a_damaged_attribute_is_named(
-    run: Run, deployment: Deployment, damage: dict[str, object], verb: str
+    here: Deployment, damage: dict[str, object], verb: str
 ) -> None:
-    deployment.letter("a", 1, **{"compensation": "FAILED"} | damage)
-    done = run("dlq", verb, "--stage", "shout", "--dry-run")
+    here.letter("a", 1, **{"compensation": "FAILED"} | damage)
+    done = here.run("dlq", verb, "--stage", "shout", "--dry-run")
     assert "left out, because they cannot be read" in done.stderr
 
 
@@ -122,31 +105,29 @@ def test_a_letter_that_may_match_by_a_damaged_attribute_is_named(
     "act", [JobHandle.redrive, JobHandle.discard, JobHandle.compensate]
 )
 async def test_a_program_learns_of_a_damaged_letter(
-    deployment: Deployment, discarded: Any, redriven: Any, act: Callable[..., Any]
+    here: Deployment, act: Callable[..., Any]
 ) -> None:
-    deployment.letter("a", 0, compensation="FAILED")
-    deployment.letter("a", 1, error_history=1, compensation="FAILED")
-    job = Client(runtime=deployment.runtime(Settings())).job("a")
+    here.letter("a", 0, compensation="FAILED")
+    here.letter("a", 1, error_history=1, compensation="FAILED")
+    job = Client(runtime=here.runtime(Settings())).job("a")
     with pytest.raises(PermanentError, match="of a/00000001"):
         await act(job, "why")
-    assert [] == discarded + redriven
+    assert [] == here.discarded + here.redriven
     unreadable: list[ChunkRef] = []
     assert await act(job, "why", unreadable=unreadable)
     assert ["a/1"] == [str(ref) for ref in unreadable]
-    assert 1 == len(discarded + redriven)
+    assert 1 == len(here.discarded + here.redriven)
 
 
-def test_a_discarded_letter_shows_its_actor_and_reason(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.letter(
+def test_a_discarded_letter_shows_its_actor_and_reason(here: Deployment) -> None:
+    here.letter(
         "a",
         0,
         state="DISCARDED",
         discarded_by="me@here",
         discard_reason="a blank page",
     )
-    shown = run("dlq", "show", "a", "0").stdout
+    shown = here.run("dlq", "show", "a", "0").stdout
     assert "DISCARDED" in shown
     assert "by me@here: a blank page" in shown
 
@@ -154,24 +135,20 @@ def test_a_discarded_letter_shows_its_actor_and_reason(
 # ── a new payload ────────────────────────────────────────────────────────────
 
 
-def test_a_dry_run_applies_a_patch_to_every_letter(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
+def test_a_dry_run_applies_a_patch_to_every_letter(here: Deployment) -> None:
     patch = ("--patch", '{"text": null, "size": {"of": 3}}')
-    done = run("dlq", "redrive", *patch, "--dry-run", "-o", "json")
+    done = here.run("dlq", "redrive", *patch, "--dry-run", "-o", "json")
     assert [{"size": {"of": 3}}] * 3 == [
         letter["new_payload"] for letter in json.loads(done.stdout)
     ]
-    assert [] == redriven
+    assert [] == here.redriven
 
 
-def test_a_patch_is_part_of_the_redrive(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    done = run("dlq", "redrive", "--patch", '{"n": 1}', "--rate", "0.5", *WHY)
+def test_a_patch_is_part_of_the_redrive(here: Deployment) -> None:
+    done = here.run("dlq", "redrive", "--patch", '{"n": 1}', "--rate", "0.5", *WHY)
     assert 0 == done.exit_code
     assert "completed stages keep their results" in done.stderr
-    (request,) = redriven
+    (request,) = here.redriven
     assert request.edit is not None
     assert ({"n": 1}, False, 0.5) == (
         request.edit.value,
@@ -192,66 +169,58 @@ def test_a_patch_is_part_of_the_redrive(
     ],
 )
 def test_a_payload_without_fields_can_be_replaced_but_not_patched(
-    run: Run,
-    deployment: Deployment,
-    redriven: list[RedriveRequest],
-    tmp_path: Path,
-    stored: bytes,
-    kind: str,
-    how: tuple[str, ...],
+    here: Deployment, tmp_path: Path, stored: bytes, kind: str, how: tuple[str, ...]
 ) -> None:
-    deployment.letter(
+    here.letter(
         "a", 1, payload=f"p1/0+{len(stored)}", payload_sha256=keys.sha256(stored)
     )
-    deployment.bucket.stored["tenants/default/jobs/a/payload/p1.jsonl"] = stored
+    here.bucket.stored["tenants/default/jobs/a/payload/p1.jsonl"] = stored
     one = ("dlq", "redrive", "--job", "a", "--chunk", "1")
-    patched = run(*one, "--patch", '{"qty": 9}', *how)
-    assert (2, []) == (patched.exit_code, redriven)
+    patched = here.run(*one, "--patch", '{"qty": 9}', *how)
+    assert (2, []) == (patched.exit_code, here.redriven)
     assert "error redrive.payload.invalid" in patched.stderr
     told = " ".join(patched.stderr.split())
     assert f"is {kind}, not a JSON object" in told
     assert "`piecework dlq redrive --job a --chunk 1 --edit FILE`" in told
     row = tmp_path / "row.json"
     row.write_text('{"sku": "x", "qty": 9}')
-    assert 0 == run(*one, "--edit", str(row), *how).exit_code
+    assert 0 == here.run(*one, "--edit", str(row), *how).exit_code
 
 
-def test_a_patch_that_changes_nothing_says_so(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    same = run("dlq", "redrive", "--patch", "{}", "--dry-run")
-    other = run("dlq", "redrive", "--patch", '{"n": 1}', "--dry-run")
+def test_a_patch_that_changes_nothing_says_so(here: Deployment) -> None:
+    same = here.run("dlq", "redrive", "--patch", "{}", "--dry-run")
+    other = here.run("dlq", "redrive", "--patch", '{"n": 1}', "--dry-run")
     assert "--patch changes nothing in 3 of 3 payloads" in same.stderr
     assert "changes nothing" not in other.stderr
-    assert [] == redriven
+    assert [] == here.redriven
 
 
 def test_edit_sets_the_payload_of_only_one_letter(
-    run: Run, redriven: list[RedriveRequest], tmp_path: Path
+    here: Deployment, tmp_path: Path
 ) -> None:
     file = tmp_path / "new.json"
     file.write_text('{"text": "mended"}')
     edit = ("--edit", str(file), *WHY)
-    many = run("dlq", "redrive", "--job", "a", *edit)
-    assert (2, []) == (many.exit_code, redriven)
+    many = here.run("dlq", "redrive", "--job", "a", *edit)
+    assert (2, []) == (many.exit_code, here.redriven)
     assert "--edit sets one payload, but 3 dead letters match" in many.stderr
-    one = run("dlq", "redrive", "--job", "a", "--chunk", "1", *edit)
+    one = here.run("dlq", "redrive", "--job", "a", "--chunk", "1", *edit)
     assert 0 == one.exit_code
-    assert redriven[0].edit is not None
-    assert redriven[0].edit.whole
+    assert here.redriven[0].edit is not None
+    assert here.redriven[0].edit.whole
 
 
 def test_a_lost_payload_can_be_replaced_but_not_patched(
-    run: Run, redriven: list[RedriveRequest], deployment: Deployment, tmp_path: Path
+    here: Deployment, tmp_path: Path
 ) -> None:
-    deployment.bucket.stored.clear()
+    here.bucket.stored.clear()
     file = tmp_path / "new.json"
     file.write_text('{"text": "mended"}')
     one = ("dlq", "redrive", "--job", "a", "--chunk", "1")
-    patched = run(*one, "--patch", '{"n": 1}', *WHY)
-    assert (1, []) == (patched.exit_code, redriven)
+    patched = here.run(*one, "--patch", '{"n": 1}', *WHY)
+    assert (1, []) == (patched.exit_code, here.redriven)
     assert "error runtime.object.missing" in patched.stderr
-    assert 0 == run(*one, "--edit", str(file), *WHY).exit_code
+    assert 0 == here.run(*one, "--edit", str(file), *WHY).exit_code
 
 
 @pytest.mark.parametrize(
@@ -271,10 +240,10 @@ def test_a_lost_payload_can_be_replaced_but_not_patched(
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(
-    run: Run, redriven: list[RedriveRequest], words: list[str], expected: str
+    here: Deployment, words: list[str], expected: str
 ) -> None:
-    done = run("dlq", "redrive", *words, *WHY)
-    assert (2, []) == (done.exit_code, redriven)
+    done = here.run("dlq", "redrive", *words, *WHY)
+    assert (2, []) == (done.exit_code, here.redriven)
     assert expected in done.stderr
 
 
@@ -287,37 +256,29 @@ def test_options_that_do_not_fit_together_are_refused(
     ],
 )
 def test_a_new_payload_must_fit_the_pipeline(
-    run: Run,
-    redriven: list[RedriveRequest],
-    toy: str,
-    name: str,
-    patch: str,
-    expected: str,
+    here: Deployment, toy: str, name: str, patch: str, expected: str
 ) -> None:
     words = ("--pipeline", f"{toy}:{name}", "--patch", patch)
-    done = run("dlq", "redrive", *words, *WHY)
-    assert (2, []) == (done.exit_code, redriven)
+    done = here.run("dlq", "redrive", *words, *WHY)
+    assert (2, []) == (done.exit_code, here.redriven)
     assert "error redrive.payload.invalid: a/2: " in done.stderr
     assert expected in done.stderr
 
 
 @pytest.mark.parametrize("patch", [("--patch", '{"n": 1}'), ()])
 def test_a_new_payload_warns_of_effects_that_were_not_compensated(
-    run: Run,
-    redriven: list[RedriveRequest],
-    deployment: Deployment,
-    patch: tuple[str, ...],
+    here: Deployment, patch: tuple[str, ...]
 ) -> None:
-    deployment.letter("a", 0, compensation="PAST_PIVOT")
-    done = run("dlq", "redrive", *patch, "--dry-run")
+    here.letter("a", 0, compensation="PAST_PIVOT")
+    done = here.run("dlq", "redrive", *patch, "--dry-run")
     assert bool(patch) is ("warning: 1 of them have effects that were" in done.stderr)
 
 
 def test_a_patch_that_changes_nothing_makes_no_new_payload(
-    run: Run, redriven: list[RedriveRequest], toy: str
+    here: Deployment, toy: str
 ) -> None:
     words = ("--pipeline", f"{toy}:toy", "--patch", '{"text": "line 1"}', "--dry-run")
-    done = run("dlq", "redrive", *words, "-o", "json")
+    done = here.run("dlq", "redrive", *words, "-o", "json")
     assert ["new_payload" in letter for letter in json.loads(done.stdout)] == [
         True,
         False,
@@ -325,17 +286,15 @@ def test_a_patch_that_changes_nothing_makes_no_new_payload(
     ]
 
 
-def test_a_join_has_no_payload_to_patch(
-    run: Run, redriven: list[RedriveRequest], deployment: Deployment
-) -> None:
-    deployment.letter("a", keys.JOIN_CHUNK, error_code="join.it")
+def test_a_join_has_no_payload_to_patch(here: Deployment) -> None:
+    here.letter("a", keys.JOIN_CHUNK, error_code="join.it")
     sk = keys.dead_letter_sk(keys.JOIN_CHUNK, 1)
-    del deployment.letters.rows[JobRef("default", "a").pk, sk]["payload"]
-    done = run("dlq", "redrive", "--code", "join.it", "--patch", "{}", *WHY)
+    del here.letters.rows[JobRef("default", "a").pk, sk]["payload"]
+    done = here.run("dlq", "redrive", "--code", "join.it", "--patch", "{}", *WHY)
     assert 2 == done.exit_code
     assert "a/join: " in done.stderr
-    beside = run("dlq", "redrive", "--patch", '{"n": 1}', *WHY)
-    assert (0, 4) == (beside.exit_code, len(redriven[-1].letters)), beside.stderr
+    beside = here.run("dlq", "redrive", "--patch", '{"n": 1}', *WHY)
+    assert (0, 4) == (beside.exit_code, len(here.redriven[-1].letters)), beside.stderr
 
 
 # ── waves ────────────────────────────────────────────────────────────────────

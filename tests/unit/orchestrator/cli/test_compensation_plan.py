@@ -54,20 +54,20 @@ def module(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def job(deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 6, pipeline="trips")
-    deployment.chunk("a", 0, "SUCCEEDED", stage="tell")
-    deployment.chunk("a", 1, "RUNNING", stage="car")
-    deployment.chunk("a", 2, "PENDING", stage="flight", fence=0)
-    deployment.chunk("a", 3, "WAITING", stage="tell")
-    deployment.chunk("a", 4, "DEAD", stage="hotel")
-    deployment.chunk("a", 5, "WAITING", stage="flight")
+def job(here: Deployment) -> None:
+    here.job("a", "RUNNING", 6, pipeline="trips")
+    here.chunk("a", 0, "SUCCEEDED", stage="tell")
+    here.chunk("a", 1, "RUNNING", stage="car")
+    here.chunk("a", 2, "PENDING", stage="flight", fence=0)
+    here.chunk("a", 3, "WAITING", stage="tell")
+    here.chunk("a", 4, "DEAD", stage="hotel")
+    here.chunk("a", 5, "WAITING", stage="flight")
     for chunk, done in ((1, "flight letter hotel"), (3, "flight letter hotel car pay")):
         for stage in done.split():
-            write(deployment, chunk, f"STAGE#{stage}", stage=stage)
-    write(deployment, 1, "EFFECT#k", stage="letter", state="DONE")
-    write(deployment, 1, "EFFECT#l", stage="car", state="INTENT")
-    write(deployment, 5, "EFFECT#m", stage="flight", state="REFUSED")
+            write(here, chunk, f"STAGE#{stage}", stage=stage)
+    write(here, 1, "EFFECT#k", stage="letter", state="DONE")
+    write(here, 1, "EFFECT#l", stage="car", state="INTENT")
+    write(here, 5, "EFFECT#m", stage="flight", state="REFUSED")
 
 
 def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
@@ -109,36 +109,32 @@ def test_a_chunk_past_the_pivot_goes_forward(run: Run) -> None:
     assert {"past the pivot: goes forward"} == {row[2] for row in found}
 
 
-def test_a_compensating_chunk_continues_its_compensation(
-    run: Run, deployment: Deployment
-) -> None:
+def test_a_compensating_chunk_continues_its_compensation(here: Deployment) -> None:
     error = {"code": "tool.stock.none", "error_class": "permanent", "message": "no"}
     why, failed = json.dumps(error | {"stage": "pay"}), json.dumps(error)
-    deployment.chunk("a", 1, "RUNNING", stage="pay", direction="compensating")
-    write(deployment, 1, "COMPENSATION#0001", stage="pay", error=why)
-    write(deployment, 1, "COMPENSATED#0001#car", stage="car")
-    write(deployment, 1, "COMPENSATED#0001#hotel", stage="hotel", error=failed)
+    here.chunk("a", 1, "RUNNING", stage="pay", direction="compensating")
+    write(here, 1, "COMPENSATION#0001", stage="pay", error=why)
+    write(here, 1, "COMPENSATED#0001#car", stage="car")
+    write(here, 1, "COMPENSATED#0001#hotel", stage="hotel", error=failed)
     assert [
         ["pay", "nothing to compensate"],
         ["car", "compensated"],
         ["hotel", "compensation failed"],
         ["letter", "effect remains, no compensation"],
         ["flight", "done"],
-    ] == [row[1:3] for row in steps(run, "--chunk", "1", "--pipeline", TRIPS)]
+    ] == [row[1:3] for row in steps(here.run, "--chunk", "1", "--pipeline", TRIPS)]
 
 
-def test_a_plan_without_pipeline_shows_only_the_record(
-    run: Run, deployment: Deployment
-) -> None:
-    write(deployment, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
-    write(deployment, 1, "EFFECT#u", stage="compensate:car:1", state="DONE")
+def test_a_plan_without_pipeline_shows_only_the_record(here: Deployment) -> None:
+    write(here, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
+    write(here, 1, "EFFECT#u", stage="compensate:car:1", state="DONE")
     assert [
         ["1", "car", "in doubt", "None"],
         ["1", "letter", "done", "None"],
         ["1", "hotel", "done", "None"],
         ["1", "flight", "done", "None"],
-    ] == steps(run, "--chunk", "1")
-    shown = run(*PLAN, "--chunk", "1")
+    ] == steps(here.run, "--chunk", "1")
+    shown = here.run(*PLAN, "--chunk", "1")
     assert "add --pipeline" in shown.stderr
     assert "unknown" not in shown.stdout
 
@@ -151,22 +147,20 @@ def test_a_large_plan_is_limited_and_says_so(run: Run) -> None:
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "FINALIZING", "CANCELLING"])
 def test_the_plan_is_empty_if_a_cancel_cannot_compensate(
-    run: Run, deployment: Deployment, status: str
+    here: Deployment, status: str
 ) -> None:
-    deployment.job("a", status, 6, pipeline="trips")
-    done = run(*PLAN, "--pipeline", TRIPS)
+    here.job("a", status, 6, pipeline="trips")
+    done = here.run(*PLAN, "--pipeline", TRIPS)
     assert (0, "") == (done.exit_code, done.stdout)
     assert f"nothing to compensate; the job is {status}" in done.stderr
 
 
-def test_the_pipeline_must_be_the_pipeline_of_the_job(
-    run: Run, deployment: Deployment
-) -> None:
-    done = run(*PLAN, "--pipeline", "trips_of_a_test:other")
+def test_the_pipeline_must_be_the_pipeline_of_the_job(here: Deployment) -> None:
+    done = here.run(*PLAN, "--pipeline", "trips_of_a_test:other")
     assert 2 == done.exit_code
     assert "Job a belongs to pipeline trips, not other." in done.stderr
-    deployment.chunk("a", 1, "RUNNING", stage="train")
-    done = run(*PLAN, "--chunk", "1", "--pipeline", TRIPS)
+    here.chunk("a", 1, "RUNNING", stage="train")
+    done = here.run(*PLAN, "--chunk", "1", "--pipeline", TRIPS)
     assert 2 == done.exit_code
     assert "error runtime.stage.not_found" in done.stderr
 
@@ -179,16 +173,16 @@ def test_chunks_that_ended_or_never_started_are_not_in_the_plan(
 
 
 def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
-    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prefixes, query_table = [], deployment.table.query
+    prefixes, query_table = [], here.table.query
 
     def query(pk: str, prefix: str = "", **more: Any) -> Any:
         prefixes.append(prefix)
         return query_table(pk, prefix, **more)
 
-    monkeypatch.setattr(deployment.table, "query", query)
-    run(*PLAN, "--pipeline", TRIPS, "--limit", "1")
+    monkeypatch.setattr(here.table, "query", query)
+    here.run(*PLAN, "--pipeline", TRIPS, "--limit", "1")
 
     # The chunk beyond the limit shows that there are more.
     works = [prefix.split("#") for prefix in prefixes if prefix.startswith("WORK#")]

@@ -98,20 +98,20 @@ def costly(deployment: Deployment) -> None:
     )
 
 
-def test_the_bill_of_a_job(run: Run, deployment: Deployment, tmp_path: Path) -> None:
-    costly(deployment)
+def test_the_bill_of_a_job(here: Deployment, tmp_path: Path) -> None:
+    costly(here)
     prices = tmp_path / "prices.yaml"
     prices.write_text(PRICES)
     size = ("--vcpu", "1", "--gb", "2")
-    done = run("jobs", "cost", "a", *size, "--prices", str(prices))
+    done = here.run("jobs", "cost", "a", *size, "--prices", str(prices))
 
     assert BILL.splitlines() == done.stdout.splitlines()
     assert 0 == done.exit_code
 
 
-def test_the_bill_for_programs_is_complete(run: Run, deployment: Deployment) -> None:
-    costly(deployment)
-    bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
+def test_the_bill_for_programs_is_complete(here: Deployment) -> None:
+    costly(here)
+    bill = json.loads(here.run("jobs", "cost", "a", "-o", "json").stdout)
 
     assert bill["total_usd"] == sum(line["usd"] or 0 for line in bill["lines"])
     assert bill["chunk_usd"] == bill["total_usd"] / 4
@@ -123,10 +123,10 @@ def test_the_bill_for_programs_is_complete(run: Run, deployment: Deployment) -> 
     assert ["fax", "large-1, in", "large-1, out", "busy time"] == items
 
 
-def test_another_region_has_other_prices(run: Run, deployment: Deployment) -> None:
-    costly(deployment)
+def test_another_region_has_other_prices(here: Deployment) -> None:
+    costly(here)
     here, there = (
-        json.loads(run("jobs", "cost", "a", *where, "-o", "json").stdout)
+        json.loads(here.run("jobs", "cost", "a", *where, "-o", "json").stdout)
         for where in [(), ("--region", "eu-west-1")]
     )
 
@@ -135,20 +135,20 @@ def test_another_region_has_other_prices(run: Run, deployment: Deployment) -> No
 
 
 def test_a_region_without_prices_is_refused_with_the_next_step(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
-    costly(deployment)
-    done = run("jobs", "cost", "a", "--region", "eu-north-1")
+    costly(here)
+    done = here.run("jobs", "cost", "a", "--region", "eu-north-1")
 
     assert 2 == done.exit_code
     assert "config.price.missing" in done.stderr
     assert "next: Add one with `--prices FILE`" in done.stderr
 
 
-def test_a_running_job_has_a_bill_so_far(run: Run, deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 1)
-    deployment.chunk("a", 0, "RUNNING")
-    bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
+def test_a_running_job_has_a_bill_so_far(here: Deployment) -> None:
+    here.job("a", "RUNNING", 1)
+    here.chunk("a", 0, "RUNNING")
+    bill = json.loads(here.run("jobs", "cost", "a", "-o", "json").stdout)
 
     assert 0 == bill["total_usd"]
     assert ["the job has not ended: this is the cost recorded so far"] == bill["notes"]

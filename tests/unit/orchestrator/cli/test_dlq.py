@@ -21,20 +21,20 @@ BAD_LINE = fingerprint("llm.http.503", "shout", "The line is bad.")
 
 
 @pytest.fixture(autouse=True)
-def letters(deployment: Deployment) -> None:
-    deployment.job("a", "PARTIAL", 3)
-    deployment.job("b", "PARTIAL", 1)
-    deployment.letter(
+def letters(here: Deployment) -> None:
+    here.job("a", "PARTIAL", 3)
+    here.job("b", "PARTIAL", 1)
+    here.letter(
         "a", 0, error_code="llm.http.500", dead_lettered_at="2027-01-15T07:00:00.000Z"
     )
-    deployment.letter("a", 1, stage="publish")
-    deployment.letter("a", 2, state="REDRIVEN", redriven_by="me@here")
-    deployment.letter("b", 0, error_code="llm.http.503")
+    here.letter("a", 1, stage="publish")
+    here.letter("a", 2, state="REDRIVEN", redriven_by="me@here")
+    here.letter("b", 0, error_code="llm.http.503")
 
 
-async def test_an_empty_span_of_time_is_refused(deployment: Deployment) -> None:
+async def test_an_empty_span_of_time_is_refused(here: Deployment) -> None:
     with pytest.raises(UsageError, match="is not a span"):
-        await select(deployment.runtime(Settings()), Filter(since=""))
+        await select(here.runtime(Settings()), Filter(since=""))
 
 
 def listed(run: Run, *options: str) -> set[tuple[str, int]]:
@@ -88,28 +88,24 @@ def test_a_letter_is_shown_with_its_error_history_payload_and_next_step(
     assert "piecework dlq redrive --job a --chunk 1 --reason" in shown
 
 
-def test_a_letter_says_why_the_effects_of_each_stage_remain(
-    run: Run, deployment: Deployment
-) -> None:
+def test_a_letter_says_why_the_effects_of_each_stage_remain(here: Deployment) -> None:
     failed = {"stage": "pay", "code": "tool.http.500", "message": "It is closed."}
-    deployment.letter(
+    here.letter(
         "a",
         1,
         compensation="FAILED",
         uncompensated_stages=["mail", "pay"],
         compensation_errors=[failed],
     )
-    shown = run("dlq", "show", "a", "1").stdout
+    shown = here.run("dlq", "show", "a", "1").stdout
     assert "pay: tool.http.500: It is closed." in shown
     assert "mail: it has no compensation" in shown
     assert "pay: it has no" not in shown
 
 
-def test_a_letter_is_shown_even_without_its_payload(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.bucket.stored.clear()
-    done = run("dlq", "show", "a", "1")
+def test_a_letter_is_shown_even_without_its_payload(here: Deployment) -> None:
+    here.bucket.stored.clear()
+    done = here.run("dlq", "show", "a", "1")
     assert done.exit_code == 0
     assert "payload: runtime.object.missing" in done.stdout
 
@@ -120,13 +116,11 @@ def test_a_chunk_that_never_died_has_no_dead_letter(run: Run) -> None:
     assert "error job.dead_letter.not_found" in done.stderr
 
 
-def test_a_dry_run_shows_the_rows_and_changes_nothing(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    done = run("dlq", "redrive", "--dry-run")
+def test_a_dry_run_shows_the_rows_and_changes_nothing(here: Deployment) -> None:
+    done = here.run("dlq", "redrive", "--dry-run")
     assert (0, 4) == (done.exit_code, len(done.stdout.splitlines()))
     assert "3 dead letters of 2 jobs would be redriven" in done.stderr
-    assert [] == redriven
+    assert [] == here.redriven
 
 
 #: What a warning of effects names: the command that helps, or why none does.
@@ -149,19 +143,16 @@ ERRORS = {"compensation_errors": [{"stage": "shout"}]}
     ],
 )
 def test_a_redrive_warns_of_the_effects_that_its_dead_letters_left(
-    run: Run,
-    deployment: Deployment,
-    left: list[dict[str, Any]],
-    warned: dict[str, int],
+    here: Deployment, left: list[dict[str, Any]], warned: dict[str, int]
 ) -> None:
-    deployment.job("c", "PARTIAL", 3)
+    here.job("c", "PARTIAL", 3)
     work = work_prefix(0)
     for state in ("UNKNOWN", "INTENT", "DONE"):
         row = {"effect_key": f"key-{state}", "state": state, "started_at": SETTLED}
-        deployment.table.add("T#default#J#c", f"{work}EFFECT#{state}", **row)
+        here.table.add("T#default#J#c", f"{work}EFFECT#{state}", **row)
     for number, letter in enumerate(left):
-        deployment.letter("c", number, **letter)
-    done = run("dlq", "redrive", "--job", "c", "--dry-run")
+        here.letter("c", number, **letter)
+    done = here.run("dlq", "redrive", "--job", "c", "--dry-run")
     found = {
         name: int(line.split()[0])
         for line in done.stderr.splitlines()
@@ -171,38 +162,34 @@ def test_a_redrive_warns_of_the_effects_that_its_dead_letters_left(
     assert (done.exit_code, found) == (0, warned)
 
 
-def test_a_redrive_without_a_reason_is_refused(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    done = run("dlq", "redrive", "--yes")
-    assert (2, []) == (done.exit_code, redriven)
+def test_a_redrive_without_a_reason_is_refused(here: Deployment) -> None:
+    done = here.run("dlq", "redrive", "--yes")
+    assert (2, []) == (done.exit_code, here.redriven)
     assert "error cli.reason.missing" in done.stderr
 
 
-def test_a_redrive_without_a_terminal_requires_yes(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    done = run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
-    assert (2, []) == (done.exit_code, redriven)
+def test_a_redrive_without_a_terminal_requires_yes(here: Deployment) -> None:
+    done = here.run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
+    assert (2, []) == (done.exit_code, here.redriven)
     assert "error cli.confirmation.needed" in done.stderr
 
 
-def test_a_redrive_of_nothing_is_refused(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    done = run("dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes")
-    assert (2, []) == (done.exit_code, redriven)
+def test_a_redrive_of_nothing_is_refused(here: Deployment) -> None:
+    done = here.run(
+        "dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes"
+    )
+    assert (2, []) == (done.exit_code, here.redriven)
     assert "error redrive.selection.empty" in done.stderr
 
 
-def test_a_redrive_goes_job_by_job_with_actor_and_reason(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
-    done = run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
-    requests = {one.ref.job: {row.chunk for row in one.letters} for one in redriven}
+def test_a_redrive_goes_job_by_job_with_actor_and_reason(here: Deployment) -> None:
+    done = here.run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
+    requests = {
+        one.ref.job: {row.chunk for row in one.letters} for one in here.redriven
+    }
     assert {"a": {0, 1}, "b": {0}} == requests
-    assert {"fixed it"} == {one.reason for one in redriven}
-    assert all("@" in one.actor for one in redriven)
+    assert {"fixed it"} == {one.reason for one in here.redriven}
+    assert all("@" in one.actor for one in here.redriven)
     counts = {row["job"]: row["redriven"] for row in json.loads(done.stdout)}
     assert {"a": 2, "b": 1} == counts
 
@@ -249,11 +236,11 @@ def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(
 
 @pytest.mark.parametrize("act", ["redrive", "compensate"])
 def test_a_dry_run_names_the_jobs_that_cannot_be_reopened_now(
-    run: Run, deployment: Deployment, act: str
+    here: Deployment, act: str
 ) -> None:
-    deployment.letter("a", 0, compensation="FAILED")
-    deployment.job("a", "RUNNING", 3)
-    done = run("dlq", act, "--dry-run")
+    here.letter("a", 0, compensation="FAILED")
+    here.job("a", "RUNNING", 3)
+    done = here.run("dlq", act, "--dry-run")
     assert 0 == done.exit_code
     assert "job a is skipped: job.state.not_finished" in done.stderr
 
@@ -266,22 +253,22 @@ def test_a_cause_whose_letters_are_closed_names_no_redrive(run: Run) -> None:
 
 
 def test_a_compensation_that_never_began_is_left_out_of_the_others(
-    run: Run, deployment: Deployment, redriven: list[RedriveRequest]
+    here: Deployment,
 ) -> None:
-    deployment.letter("a", 0, compensation="ABANDONED")
-    deployment.letter("a", 1, compensation="FAILED")
+    here.letter("a", 0, compensation="ABANDONED")
+    here.letter("a", 1, compensation="FAILED")
     for words in (["--dry-run", "-o", "json"], ["--reason", "x", "--yes"]):
-        done = run("dlq", "compensate", *words)
+        done = here.run("dlq", "compensate", *words)
         assert 0 == done.exit_code
         assert "left out: The compensation of chunk" in done.stderr
         by_hand = "dlq compensate --job a --chunk 0 --outcome compensated"
         assert by_hand in done.stderr
-    assert [[1]] == [[letter.chunk for letter in one.letters] for one in redriven]
+    assert [[1]] == [[letter.chunk for letter in one.letters] for one in here.redriven]
     alone = ("--chunk", "0", "--reason", "x", "--yes")
-    refused = run("dlq", "compensate", "--job", "a", *alone)
-    assert (2, 1) == (refused.exit_code, len(redriven))
+    refused = here.run("dlq", "compensate", "--job", "a", *alone)
+    assert (2, 1) == (refused.exit_code, len(here.redriven))
     assert "error redrive.compensation.unknown" in refused.stderr
-    deployment.letter("a", 0, compensation="ABANDONED", error_history=1)
-    deployment.letter("a", 1)
-    damaged = run("dlq", "compensate", *alone[2:])
+    here.letter("a", 0, compensation="ABANDONED", error_history=1)
+    here.letter("a", 1)
+    damaged = here.run("dlq", "compensate", *alone[2:])
     assert "left out, because they cannot be read" in damaged.stderr

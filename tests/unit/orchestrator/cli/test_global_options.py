@@ -75,27 +75,27 @@ def test_an_empty_word_as_an_unset_variable_leaves_it_is_refused(run: Run) -> No
         assert (2, True) == (done.exit_code, "the text is empty." in done.stderr)
 
 
-def test_a_tenant_sees_its_own_jobs(run: Run, deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 1)
-    assert 1 == len(json.loads(run("jobs", "list", "-o", "json").stdout))
-    other = run("--tenant", "acme", "jobs", "list", "-o", "json")
+def test_a_tenant_sees_its_own_jobs(here: Deployment) -> None:
+    here.job("a", "RUNNING", 1)
+    assert 1 == len(json.loads(here.run("jobs", "list", "-o", "json").stdout))
+    other = here.run("--tenant", "acme", "jobs", "list", "-o", "json")
     assert [] == json.loads(other.stdout)
-    assert 3 == run("jobs", "show", "a", "--tenant", "acme").exit_code
+    assert 3 == here.run("jobs", "show", "a", "--tenant", "acme").exit_code
 
 
 def test_quiet_keeps_results_and_errors_and_verbose_adds_details(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
-    deployment.job("a", "RUNNING", 1)
-    deployment.chunk("a", 0, "RUNNING")
+    here.job("a", "RUNNING", 1)
+    here.chunk("a", 0, "RUNNING")
     plain, quiet, verbose = (
-        run("jobs", "explain", "a", *option) for option in ((), ("-q",), ("-v",))
+        here.run("jobs", "explain", "a", *option) for option in ((), ("-q",), ("-v",))
     )
     assert "next: " in plain.stderr
     assert ("", plain.stdout) == (quiet.stderr, quiet.stdout)
     assert "embedded AWS at http://127.0.0.1:4566\n" in verbose.stderr
     assert "embedded AWS" not in plain.stderr
-    assert "error job.record.not_found" in run("jobs", "show", "b", "-q").stderr
+    assert "error job.record.not_found" in here.run("jobs", "show", "b", "-q").stderr
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,10 @@ def test_quiet_keeps_results_and_errors_and_verbose_adds_details(
 )
 @pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
 def test_an_error_is_a_document_for_programs(
-    run: Run,
-    deployment: Deployment,
-    words: str,
-    code: str,
-    exit_code: int,
-    step: str,
-    form: str,
+    here: Deployment, words: str, code: str, exit_code: int, step: str, form: str
 ) -> None:
-    deployment.job("a", "RUNNING", 1)
-    done, plain = run(*words.split(), "-o", form), run(*words.split())
+    here.job("a", "RUNNING", 1)
+    done, plain = here.run(*words.split(), "-o", form), here.run(*words.split())
 
     assert (exit_code, "") == (done.exit_code, done.stdout)
     error = (yaml.safe_load if form == "yaml" else json.loads)(done.stderr)["error"]

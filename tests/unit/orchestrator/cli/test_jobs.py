@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -20,18 +19,15 @@ from piecework_orchestrator.cli.views.jobs import cancel_text, duration_text
 from piecework_orchestrator.operate import cancel as cancelling
 from tests.unit.orchestrator.cli.deployment import NOW, SETTLED, Deployment
 
-Run = Callable[..., Any]
 REOPENED = "2027-01-15T07:59:40.000Z"
 
 
-def test_the_list_shows_complete_ids_and_progress(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a" * 64, "RUNNING", 3)
-    deployment.table.add(f"T#default#J#{'a' * 64}", "TALLY", ended_chunks={0, 2})
+def test_the_list_shows_complete_ids_and_progress(here: Deployment) -> None:
+    here.job("a" * 64, "RUNNING", 3)
+    here.table.add(f"T#default#J#{'a' * 64}", "TALLY", ended_chunks={0, 2})
     outcomes = {"SUCCEEDED": 2, "DEAD": 1}
-    deployment.job("b", "PARTIAL", 3, outcomes=outcomes, finished_at=SETTLED)
-    lines = [line.split() for line in run("jobs", "list").stdout.splitlines()]
+    here.job("b", "PARTIAL", 3, outcomes=outcomes, finished_at=SETTLED)
+    lines = [line.split() for line in here.run("jobs", "list").stdout.splitlines()]
     assert ["b", "PARTIAL", "2/3", "toy", "2m", "ago", "1m30s"] == lines[1]
     assert ["a" * 64, "RUNNING", "2/3", "toy", "2m", "ago", "2m", "so", "far"] == lines[
         2
@@ -56,10 +52,10 @@ def test_the_list_shows_complete_ids_and_progress(
     ],
 )
 def test_the_list_is_filtered_and_sorted(
-    run: Run, deployment: Deployment, options: str, names: str
+    here: Deployment, options: str, names: str
 ) -> None:
-    deployment.job("a", "RUNNING", 1, "2027-01-15T07:58:00.000Z")
-    deployment.job(
+    here.job("a", "RUNNING", 1, "2027-01-15T07:58:00.000Z")
+    here.job(
         "b",
         "FAILED",
         1,
@@ -67,8 +63,8 @@ def test_the_list_is_filtered_and_sorted(
         finished_at=SETTLED,
         outcomes={"DEAD": 1},
     )
-    deployment.job("c", "RUNNING", 3, "2027-01-15T07:59:01.000Z", pipeline="review")
-    deployment.job(
+    here.job("c", "RUNNING", 3, "2027-01-15T07:59:01.000Z", pipeline="review")
+    here.job(
         "d",
         "SUCCEEDED",
         2,
@@ -77,24 +73,24 @@ def test_the_list_is_filtered_and_sorted(
         finished_at=SETTLED,
         outcomes={"SUCCEEDED": 2},
     )
-    done = run("jobs", "list", "-o", "json", *options.split())
+    done = here.run("jobs", "list", "-o", "json", *options.split())
     assert [*names] == [job["job"] for job in json.loads(done.stdout)]
 
 
 def test_a_watched_list_is_written_again_until_its_jobs_have_ended(
-    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployment.job("a", "RUNNING", 1)
-    deployment.job("b", "FAILED", 1, finished_at=SETTLED)
-    deployment.job("c", "DELETED", 1)
+    here.job("a", "RUNNING", 1)
+    here.job("b", "FAILED", 1, finished_at=SETTLED)
+    here.job("c", "DELETED", 1)
     polls = iter((None, "SUCCEEDED"))
 
     async def poll(_: float) -> None:
         if status := next(polls):
-            deployment.job("a", status, 1, finished_at=SETTLED)
+            here.job("a", status, 1, finished_at=SETTLED)
 
     monkeypatch.setattr("asyncio.sleep", poll)
-    done = run("jobs", "list", "--watch", "-o", "jsonl")
+    done = here.run("jobs", "list", "--watch", "-o", "jsonl")
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     expected = [
@@ -103,25 +99,21 @@ def test_a_watched_list_is_written_again_until_its_jobs_have_ended(
     ]
     assert (0, expected) == (done.exit_code, [(j["job"], j["status"]) for j in lines])
     assert [] == list(polls)
-    assert 2 == run("jobs", "list", "--watch", "-o", "json").exit_code
+    assert 2 == here.run("jobs", "list", "--watch", "-o", "json").exit_code
 
 
-def test_an_unknown_status_is_refused_with_the_valid_ones(
-    run: Run, deployment: Deployment
-) -> None:
-    done = run("jobs", "list", "--status", "BROKEN")
+def test_an_unknown_status_is_refused_with_the_valid_ones(here: Deployment) -> None:
+    done = here.run("jobs", "list", "--status", "BROKEN")
     assert done.exit_code == 2
     assert "PARTIAL" in done.stderr
 
 
-def test_a_job_of_a_newer_version_is_not_shown_but_is_named(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "PAUSED", 1, v=2)
-    deployment.job("b", "FAILED", 1)
+def test_a_job_of_a_newer_version_is_not_shown_but_is_named(here: Deployment) -> None:
+    here.job("a", "PAUSED", 1, v=2)
+    here.job("b", "FAILED", 1)
 
-    shown, listed = run("jobs", "show", "a"), run("jobs", "list")
-    questions = run("approvals", "list")
+    shown, listed = here.run("jobs", "show", "a"), here.run("jobs", "list")
+    questions = here.run("approvals", "list")
 
     assert (shown.exit_code, shown.stdout) == (2, "")
     assert "error runtime.record.schema_too_new" in shown.stderr
@@ -131,163 +123,157 @@ def test_a_job_of_a_newer_version_is_not_shown_but_is_named(
         assert "not listed, because a newer version wrote them: a" in each.stderr
 
 
-def test_a_limited_list_says_so(run: Run, deployment: Deployment) -> None:
+def test_a_limited_list_says_so(here: Deployment) -> None:
     for name in "abc":
-        deployment.job(name, "FAILED", 1)
-    done = run("jobs", "list", "--limit", "2")
+        here.job(name, "FAILED", 1)
+    done = here.run("jobs", "list", "--limit", "2")
     assert 3 == len(done.stdout.splitlines())
     assert "--limit 0" in done.stderr
 
 
-def test_an_unknown_job_is_not_found(run: Run, deployment: Deployment) -> None:
-    done = run("jobs", "show", "nobody")
+def test_an_unknown_job_is_not_found(here: Deployment) -> None:
+    done = here.run("jobs", "show", "nobody")
     assert 3 == done.exit_code
     assert "error job.record.not_found" in done.stderr
 
 
-def test_the_counts_of_a_job_add_up_to_its_chunks(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "RUNNING", 3)
-    deployment.succeeded("a", 0, 1)
-    deployment.chunk("a", 1, "DEAD", error_code="toy.line.bad")
-    deployment.chunk("a", 2, "RUNNING")
+def test_the_counts_of_a_job_add_up_to_its_chunks(here: Deployment) -> None:
+    here.job("a", "RUNNING", 3)
+    here.succeeded("a", 0, 1)
+    here.chunk("a", 1, "DEAD", error_code="toy.line.bad")
+    here.chunk("a", 2, "RUNNING")
     for number, state in enumerate(["DISCARDED", "OPEN", None]):  # None: it is damaged
-        deployment.letter("a", number, state=state)
-    found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
+        here.letter("a", number, state=state)
+    found = json.loads(here.run("jobs", "show", "a", "-o", "json").stdout)
     assert {"DEAD": 1, "RUNNING": 1, "SUCCEEDED": 1} == found["counts"]
     assert {"toy.line.bad": 1} == found["error_codes"]
     assert 2 == found["dead_letters"]
     assert "certificate" not in found
-    asked = run("jobs", "show", "a", "-o", "json", "--certificate")
+    asked = here.run("jobs", "show", "a", "-o", "json", "--certificate")
     assert json.loads(asked.stdout)["certificate"] is None
 
 
-def test_a_job_shows_its_paid_calls_and_its_cached_calls(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "RUNNING", 2)
-    deployment.chunk("a", 0, "RUNNING", calls=3)
-    deployment.chunk("a", 1, "WAITING", calls=4, cached_calls=2)
-    found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
+def test_a_job_shows_its_paid_calls_and_its_cached_calls(here: Deployment) -> None:
+    here.job("a", "RUNNING", 2)
+    here.chunk("a", 0, "RUNNING", calls=3)
+    here.chunk("a", 1, "WAITING", calls=4, cached_calls=2)
+    found = json.loads(here.run("jobs", "show", "a", "-o", "json").stdout)
     assert {"paid": 7, "cached": 2, "lost_claims": 0} == found["calls"]
-    assert "7, and 2 from the cache\n" in run("jobs", "show", "a").stdout
-    deployment.chunk("a", 1, "WAITING", calls=4, lost_fences={1, 2})
+    assert "7, and 2 from the cache\n" in here.run("jobs", "show", "a").stdout
+    here.chunk("a", 1, "WAITING", calls=4, lost_fences={1, 2})
     assert (
         "7; those of lost claims (2): piecework jobs cost a\n"
-        in run("jobs", "show", "a").stdout
+        in here.run("jobs", "show", "a").stdout
     )
 
 
 @pytest.mark.parametrize("status", ["PARTIAL", "CANCELLED"])
 def test_an_ended_job_shows_its_certificate_and_the_next_command(
-    run: Run, deployment: Deployment, status: str
+    here: Deployment, status: str
 ) -> None:
     missing = [{"chunk": 1, "label": "", "status": "DEAD", "error_code": "x.y.z"}]
     facts = {"chunks": 2, "results": {"0": "ab"}, "manifest_sha256": "cd" * 32}
-    kept = deployment.certificate("a", missing=missing, **facts)
-    deployment.job("a", status, 2, finished_at=SETTLED, **kept)
-    deployment.letter("a", 1)
-    shown = run("jobs", "show", "a").stdout
+    kept = here.certificate("a", missing=missing, **facts)
+    here.job("a", status, 2, finished_at=SETTLED, **kept)
+    here.letter("a", 1)
+    shown = here.run("jobs", "show", "a").stdout
     assert "1 of 2 results; missing: 1; manifest cdcdcdcdcdcd" in shown
     assert "next          piecework dlq list --job a" in shown
 
 
-def test_the_certificate_of_a_very_large_job_is_shown(
-    run: Run, deployment: Deployment
-) -> None:
+def test_the_certificate_of_a_very_large_job_is_shown(here: Deployment) -> None:
     results = {str(number): "ab" * 32 for number in range(60_000)}
     facts = {"chunks": 60_000, "results": results, "manifest_sha256": "cd" * 32}
-    kept = deployment.certificate("a", missing=[], **facts)
-    deployment.job("a", "SUCCEEDED", 1, finished_at=SETTLED, **kept)
-    assert "60000 of 60000 results" in run("jobs", "show", "a").stdout
+    kept = here.certificate("a", missing=[], **facts)
+    here.job("a", "SUCCEEDED", 1, finished_at=SETTLED, **kept)
+    assert "60000 of 60000 results" in here.run("jobs", "show", "a").stdout
 
 
-def test_a_certificate_that_was_changed_is_not_shown(
-    run: Run, deployment: Deployment
-) -> None:
-    kept = deployment.certificate("a", chunks=1)
-    deployment.job("a", "SUCCEEDED", 1, **kept)
-    deployment.bucket.stored[kept["certificate"]] += b" "
-    done = run("jobs", "show", "a")
+def test_a_certificate_that_was_changed_is_not_shown(here: Deployment) -> None:
+    kept = here.certificate("a", chunks=1)
+    here.job("a", "SUCCEEDED", 1, **kept)
+    here.bucket.stored[kept["certificate"]] += b" "
+    done = here.run("jobs", "show", "a")
     assert done.exit_code == 1
     assert "error runtime.payload.corrupt" in done.stderr
 
 
-def test_a_reopened_job_has_not_finished(run: Run, deployment: Deployment) -> None:
+def test_a_reopened_job_has_not_finished(here: Deployment) -> None:
     again: dict[str, Any] = {"gen": 2, "reopened_by": "me", "reopened_at": REOPENED}
-    deployment.job("a", "RUNNING", 1, finished_at=SETTLED, **again)
-    deployment.job("b", "FAILED", 1, finished_at="2027-01-15T07:59:50.000Z", **again)
-    found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
+    here.job("a", "RUNNING", 1, finished_at=SETTLED, **again)
+    here.job("b", "FAILED", 1, finished_at="2027-01-15T07:59:50.000Z", **again)
+    found = json.loads(here.run("jobs", "show", "a", "-o", "json").stdout)
     assert "finished_at" not in found
     # The time before it was reopened does not count.
-    shown = " ".join(run("jobs", "show", "a").stdout.split())
+    shown = " ".join(here.run("jobs", "show", "a").stdout.split())
     assert f"took 20s (gen 2) so far reopened 1 x, last at {REOPENED} by me" in shown
-    listed = [line.split()[-4:] for line in run("jobs", "list").stdout.splitlines()[1:]]
+    listed = [
+        line.split()[-4:] for line in here.run("jobs", "list").stdout.splitlines()[1:]
+    ]
     took = ["(gen", "2)"]
     assert [["ago", "10s", *took], [*took, "so", "far"]] == listed
 
 
-def test_a_status_reason_is_shown_until_the_job_ends(
-    run: Run, deployment: Deployment
-) -> None:
+def test_a_status_reason_is_shown_until_the_job_ends(here: Deployment) -> None:
     noted = {
         "status_reason": "worker w1 does not have pipeline toy",
         "status_reason_at": SETTLED,
     }
     noted["status_reason_code"] = "runtime.pipeline.unknown"
-    deployment.job("a", "RUNNING", 1, **noted)
-    deployment.job("b", "SUCCEEDED", 1, **noted)
-    deployment.job("c", "RUNNING", 1, status_reason_until=SETTLED, **noted)
-    shown = run("jobs", "show", "a").stdout
+    here.job("a", "RUNNING", 1, **noted)
+    here.job("b", "SUCCEEDED", 1, **noted)
+    here.job("c", "RUNNING", 1, status_reason_until=SETTLED, **noted)
+    shown = here.run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown: worker w1 does not have pipeline toy" in shown
     assert "piecework worker --pipelines MODULE" in shown
     for over in ("b", "c"):
-        assert "pipeline.unknown" not in run("jobs", "show", over).stdout
-        assert "status_reason" not in run("jobs", "show", over, "-o", "json").stdout
+        assert "pipeline.unknown" not in here.run("jobs", "show", over).stdout
+        assert (
+            "status_reason" not in here.run("jobs", "show", over, "-o", "json").stdout
+        )
 
 
 def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
-    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = {"status_reason": "w1 has no toy", "status_reason_at": SETTLED}
     noted["status_reason_code"] = "runtime.pipeline.unknown"
-    deployment.job("a", "RUNNING", 1, **noted)
+    here.job("a", "RUNNING", 1, **noted)
     waits = {"blocked_on": ANSWER, "question": "approval", "retry_at": "2099-01-01"}
-    deployment.chunk("a", 0, "WAITING", **waits)
-    shown = run("jobs", "show", "a").stdout
+    here.chunk("a", 0, "WAITING", **waits)
+    shown = here.run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown" not in shown
     assert "piecework jobs watch a" in shown
     # A role of one tenant cannot read whether a worker has it.
     denied = AsyncMock(side_effect=StoreError("denied", code=situation.ACCESS_DENIED))
     monkeypatch.setattr(situation, "read_reports", denied)
-    shown = run("jobs", "show", "a").stdout
+    shown = here.run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown: w1 has no toy" in shown
     assert "piecework worker --pipelines MODULE" in shown
-    deployment.chunk("a", 0, "PENDING")
-    assert "w1 has no toy" in run("jobs", "show", "a").stdout
-    deployment.chunk("a", 0, "RUNNING", claim_expires_at="2099-01-01T00:00:00Z")
-    assert "w1 has no toy" not in run("jobs", "show", "a").stdout
+    here.chunk("a", 0, "PENDING")
+    assert "w1 has no toy" in here.run("jobs", "show", "a").stdout
+    here.chunk("a", 0, "RUNNING", claim_expires_at="2099-01-01T00:00:00Z")
+    assert "w1 has no toy" not in here.run("jobs", "show", "a").stdout
 
 
 def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
-    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def retry(*_: object, unreadable: list[ChunkRef], **__: object) -> int:
         unreadable.append(ChunkRef("default", "a", 7))
         return 0
 
-    deployment.job("a", "FAILED", 1)
+    here.job("a", "FAILED", 1)
     monkeypatch.setattr(JobHandle, "retry", retry)
-    done = run("jobs", "retry", "a", "--reason", "why")
+    done = here.run("jobs", "retry", "a", "--reason", "why")
     assert "the job ends again in generation 1" in done.output
-    asked = run("jobs", "delete", "a", "--reason", "why").stderr
+    asked = here.run("jobs", "delete", "a", "--reason", "why").stderr
     assert "(FAILED, 1 chunk)" in asked
     effect = {"effect_key": "key-1", "state": "UNKNOWN", "started_at": SETTLED}
-    deployment.table.add("T#default#J#a", f"{work_prefix(0)}EFFECT#key-1", **effect)
-    deployment.letter("a", 0, error_code=EFFECT_IN_DOUBT)
-    deployment.letter("a", 1, error_history=1)  # damaged
-    asked = run("jobs", "delete", "a", "--reason", "why").stderr
+    here.table.add("T#default#J#a", f"{work_prefix(0)}EFFECT#key-1", **effect)
+    here.letter("a", 0, error_code=EFFECT_IN_DOUBT)
+    here.letter("a", 1, error_history=1)  # damaged
+    asked = here.run("jobs", "delete", "a", "--reason", "why").stderr
     assert "1 chunk, with 2 open dead letters and 1 effect in doubt" in asked
     assert "Check what the command will change, then add `--yes`" in asked
     assert ("a/7\n" in done.stderr, done.exit_code) == (True, 5)
@@ -311,70 +297,61 @@ def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() ->
     ],
 )
 def test_a_watched_job_ends_with_its_exit_code(
-    run: Run, deployment: Deployment, status: str, letters: int, code: int
+    here: Deployment, status: str, letters: int, code: int
 ) -> None:
-    deployment.job("a", status, 2)
+    here.job("a", status, 2)
     for number in range(letters):
-        deployment.letter("a", number)
-    assert code == run("jobs", "watch", "a").exit_code
+        here.letter("a", number)
+    assert code == here.run("jobs", "watch", "a").exit_code
     assert code == exit_code({"status": status, "dead_letters": letters})
-    shown = run("jobs", "show", "a")
+    shown = here.run("jobs", "show", "a")
     assert 0 == shown.exit_code
     # Without an open letter, only a list of all leads to the closed ones.
     assert ("--all" in shown.stdout) == (status == "PARTIAL" and not letters)
 
 
 def test_a_watch_that_times_out_is_7_and_says_that_the_job_continues(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
-    deployment.job("a", "RUNNING", 1)
-    done = run("jobs", "watch", "a", "--timeout", "0s")
+    here.job("a", "RUNNING", 1)
+    done = here.run("jobs", "watch", "a", "--timeout", "0s")
     assert done.exit_code == 7
     assert "error cli.wait.timeout" in done.stderr
     assert "piecework jobs watch a" in done.stderr
 
 
-def test_the_events_of_a_job_are_in_order_with_its_deaths(
-    run: Run, deployment: Deployment
-) -> None:
+def test_the_events_of_a_job_are_in_order_with_its_deaths(here: Deployment) -> None:
     ended = "2027-01-15T07:59:59.000Z"
-    deployment.job("a", "PARTIAL", 2, finished_at=ended)
-    deployment.letter("a", 1)
+    here.job("a", "PARTIAL", 2, finished_at=ended)
+    here.letter("a", 1)
     row = {"v": 1, "event": "finished", "at": ended, "job": "a", "status": "PARTIAL"}
     row["reason"] = ""
-    deployment.table.add(JobRef("default", "a").pk, f"EVENT#{ended}#finished#1", **row)
-    lines = run("jobs", "events", "a", "-o", "jsonl").stdout.splitlines()
+    here.table.add(JobRef("default", "a").pk, f"EVENT#{ended}#finished#1", **row)
+    lines = here.run("jobs", "events", "a", "-o", "jsonl").stdout.splitlines()
     found = [json.loads(line) for line in lines]
     assert ["submitted", "died", "finished"] == [each["event"] for each in found]
     assert {"status": "PARTIAL", "reason": ""} == found[-1]["facts"]
-    shown = run("jobs", "events", "a").stdout.splitlines()[-1]
+    shown = here.run("jobs", "events", "a").stdout.splitlines()[-1]
     assert ("PARTIAL" in shown, "reason" in shown) == (True, False)
 
 
-def test_a_job_is_not_cancelled_without_confirmation(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "RUNNING", 1)
-    done = run("jobs", "cancel", "a", "--reason", "x")
+def test_a_job_is_not_cancelled_without_confirmation(here: Deployment) -> None:
+    here.job("a", "RUNNING", 1)
+    done = here.run("jobs", "cancel", "a", "--reason", "x")
     assert done.exit_code == 2
     assert "error cli.confirmation.needed" in done.stderr
 
 
 @pytest.mark.parametrize(("chunks", "reported"), [(3, False), (60_000, True)])
 def test_a_large_cancel_reports_when_it_is_on_record(
-    run: Run,
-    deployment: Deployment,
-    monkeypatch: pytest.MonkeyPatch,
-    chunks: int,
-    *,
-    reported: bool,
+    here: Deployment, monkeypatch: pytest.MonkeyPatch, chunks: int, *, reported: bool
 ) -> None:
     async def interrupted(*_: object) -> None:
         raise StoreError("no answer", code="aws.service.throttled")
 
     monkeypatch.setattr(cancelling, "sweep", interrupted)
-    deployment.job("a", "CANCELLING", chunks, cancelled_at=SETTLED)
-    done = run("jobs", "cancel", "a", "--yes")
+    here.job("a", "CANCELLING", chunks, cancelled_at=SETTLED)
+    done = here.run("jobs", "cancel", "a", "--yes")
     assert reported is (
         "the cancel is recorded; cancelling 60,000 chunks" in done.stderr
     )
@@ -392,22 +369,22 @@ def test_a_large_cancel_reports_when_it_is_on_record(
     ],
 )
 def test_a_pause_and_a_resume_name_the_command_that_fits_the_status(
-    run: Run, deployment: Deployment, command: str, status: str, by: str, step: str
+    here: Deployment, command: str, status: str, by: str, step: str
 ) -> None:
     code = f"job.state.not_{'pausable' if command == 'pause' else 'paused'}"
     pause = {"pause_code": by, "pause_message": "x", "paused_by": "you"}
-    deployment.job("a", status, 1, **pause, paused_at=SETTLED)
-    done = run("jobs", command, "a", "--reason", "x")
+    here.job("a", status, 1, **pause, paused_at=SETTLED)
+    done = here.run("jobs", command, "a", "--reason", "x")
     assert 2 == done.exit_code
     assert code in done.stderr
     assert step in done.stderr
 
 
-def test_a_paused_job_says_why_in_each_view(run: Run, deployment: Deployment) -> None:
+def test_a_paused_job_says_why_in_each_view(here: Deployment) -> None:
     pause = {"pause_code": "operator", "pause_message": "price", "paused_by": "you"}
-    deployment.job("a", "PAUSED", 1, **pause, paused_at=SETTLED)
-    shown = run("jobs", "show", "a").stdout
+    here.job("a", "PAUSED", 1, **pause, paused_at=SETTLED)
+    shown = here.run("jobs", "show", "a").stdout
     assert "PAUSED" in shown
     assert "operator: price  (by you" in shown
     assert "piecework jobs resume a" in shown
-    assert "PAUSED (operator)" in run("jobs", "list").stdout
+    assert "PAUSED (operator)" in here.run("jobs", "list").stdout

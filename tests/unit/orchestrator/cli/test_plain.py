@@ -10,7 +10,6 @@ from piecework_orchestrator.cli.plain import (
     parse_plain,
     run_plain,
 )
-from tests.unit.orchestrator.cli.conftest import Run
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 SHOW = "jobs:show_job"
@@ -49,14 +48,13 @@ def test_only_a_plain_form_is_taken(words: str, command: PlainCommand | None) ->
 @pytest.mark.parametrize("group", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_plain_command_says_what_the_whole_command_line_says(
+    here: Deployment,
     group: tuple[str, ...],
     form: str,
-    run: Run,
-    deployment: Deployment,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    deployment.job("job-1", "RUNNING", 1)
-    deployment.chunk("job-1", 0, "WAITING")
+    here.job("job-1", "RUNNING", 1)
+    here.chunk("job-1", 0, "WAITING")
     for name in ("job-1", "none"):
         words = [*group, *[name, "0"][: COMMANDS[group][1]], "-o", form]
         command = parse_plain(words)
@@ -64,6 +62,6 @@ def test_a_plain_command_says_what_the_whole_command_line_says(
 
         code = run_plain(command)
         said = capsys.readouterr()
-        other = run(*words)
+        other = here.run(*words)
 
         assert (other.exit_code, other.stdout, other.stderr) == (code, *said)

@@ -25,13 +25,13 @@ def printed(done: Any) -> list[Any]:
 
 
 def test_each_ended_chunk_is_a_line_and_a_dead_chunk_has_its_code(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
-    deployment.job("a", "RUNNING", 3)
-    deployment.succeeded("a", 0, {"n": 1})
-    deployment.chunk("a", 1, "DEAD", error_code="toy.line.bad")
-    deployment.chunk("a", 2, "RUNNING")
-    done = run("results", "a")
+    here.job("a", "RUNNING", 3)
+    here.succeeded("a", 0, {"n": 1})
+    here.chunk("a", 1, "DEAD", error_code="toy.line.bad")
+    here.chunk("a", 2, "RUNNING")
+    done = here.run("results", "a")
     first = {"chunk": 0, "label": "chunk 0", "status": "SUCCEEDED", "value": {"n": 1}}
     second = {"chunk": 1, "label": "chunk 1", "status": "DEAD"}
     assert [first, second | {"error_code": "toy.line.bad"}] == printed(done)
@@ -46,42 +46,40 @@ def test_results_that_do_not_fit_a_table_are_refused(value: object) -> None:
 
 
 def test_a_file_names_a_number_that_is_not_finite(
-    run: Run, deployment: Deployment, tmp_path: Path
+    here: Deployment, tmp_path: Path
 ) -> None:
-    deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, {"mean": math.nan})
-    assert 0 == run("results", "a", "--to", str(tmp_path / "a.jsonl")).exit_code
+    here.job("a", "SUCCEEDED", 1)
+    here.succeeded("a", 0, {"mean": math.nan})
+    assert 0 == here.run("results", "a", "--to", str(tmp_path / "a.jsonl")).exit_code
     row = json.loads((tmp_path / "a.jsonl").read_text(), parse_constant=pytest.fail)
     assert "NaN" == row["value.mean"]
 
 
-def test_a_result_of_none_is_null(run: Run, deployment: Deployment) -> None:
-    deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, None)
-    deployment.table.rows.pop((JobRef("default", "a").pk, "RESULT#00000000"))
-    assert [None] == [line["value"] for line in printed(run("results", "a"))]
+def test_a_result_of_none_is_null(here: Deployment) -> None:
+    here.job("a", "SUCCEEDED", 1)
+    here.succeeded("a", 0, None)
+    here.table.rows.pop((JobRef("default", "a").pk, "RESULT#00000000"))
+    assert [None] == [line["value"] for line in printed(here.run("results", "a"))]
 
 
-def test_a_result_that_does_not_match_its_hash_is_refused(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, 1)
-    deployment.table.rows[JobRef("default", "a").pk, "RESULT#00000000"]["value"] = "2"
-    done = run("results", "a")
+def test_a_result_that_does_not_match_its_hash_is_refused(here: Deployment) -> None:
+    here.job("a", "SUCCEEDED", 1)
+    here.succeeded("a", 0, 1)
+    here.table.rows[JobRef("default", "a").pk, "RESULT#00000000"]["value"] = "2"
+    done = here.run("results", "a")
     assert (1, "") == (done.exit_code, done.stdout)
     assert "error runtime.state.checkpoint_corrupt" in done.stderr
 
 
 @pytest.mark.parametrize("form", [(), ("--follow",), ("-o", "json")])
 def test_a_lost_result_does_not_hide_the_others(
-    run: Run, deployment: Deployment, form: tuple[str, ...]
+    here: Deployment, form: tuple[str, ...]
 ) -> None:
-    deployment.job("a", "SUCCEEDED", 3)
+    here.job("a", "SUCCEEDED", 3)
     for chunk in range(3):
-        deployment.succeeded("a", chunk, chunk)
-    deployment.table.rows[JobRef("default", "a").pk, "RESULT#00000001"]["value"] = "9"
-    done = run("results", "a", *form)
+        here.succeeded("a", chunk, chunk)
+    here.table.rows[JobRef("default", "a").pk, "RESULT#00000001"]["value"] = "9"
+    done = here.run("results", "a", *form)
     found = json.loads(done.stdout) if "json" in form else printed(done)
     assert [0, 2] == [line["value"] for line in found]
     assert 1 == done.exit_code
@@ -93,29 +91,27 @@ def test_a_lost_result_does_not_hide_the_others(
 
 @pytest.mark.parametrize("value", ["x" * (5 * 1024 * 1024), 10**100])
 def test_a_result_of_the_maximum_size_is_printed(
-    run: Run, deployment: Deployment, value: object
+    here: Deployment, value: object
 ) -> None:
-    deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, value)
-    assert [value] == [line["value"] for line in printed(run("results", "a"))]
+    here.job("a", "SUCCEEDED", 1)
+    here.succeeded("a", 0, value)
+    assert [value] == [line["value"] for line in printed(here.run("results", "a"))]
 
 
-def test_a_result_that_workers_would_refuse_is_refused(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, json.loads("[" * 199 + "]" * 199))
-    done = run("results", "a")
+def test_a_result_that_workers_would_refuse_is_refused(here: Deployment) -> None:
+    here.job("a", "SUCCEEDED", 1)
+    here.succeeded("a", 0, json.loads("[" * 199 + "]" * 199))
+    done = here.run("results", "a")
     assert (1, "") == (done.exit_code, done.stdout)
     assert "error runtime.record.unreadable: The result of a/0" in done.stderr
 
 
 def test_an_ended_job_without_all_results_gives_no_advice_to_wait(
-    run: Run, deployment: Deployment
+    here: Deployment,
 ) -> None:
-    deployment.job("a", "CANCELLED", 3)  # while it was submitted: two were not written
-    deployment.chunk("a", 0, "CANCELLED")
-    done = run("results", "a")
+    here.job("a", "CANCELLED", 3)  # while it was submitted: two were not written
+    here.chunk("a", 0, "CANCELLED")
+    done = here.run("results", "a")
     assert "1 of 3 chunks have ended; the job is CANCELLED" in done.stderr
     assert "--follow" not in done.stderr
 
@@ -129,48 +125,44 @@ def test_an_ended_job_without_all_results_gives_no_advice_to_wait(
     ],
 )
 def test_a_cancelled_chunk_has_its_own_code_or_that_of_its_job(
-    run: Run, deployment: Deployment, facts: dict[str, str], code: str | None
+    here: Deployment, facts: dict[str, str], code: str | None
 ) -> None:
-    deployment.job("a", "PARTIAL", 1, **facts)
-    deployment.chunk("a", 0, "CANCELLED", **({"error_code": code} if code else {}))
+    here.job("a", "PARTIAL", 1, **facts)
+    here.chunk("a", 0, "CANCELLED", **({"error_code": code} if code else {}))
     expected = code or list(facts.values())[-1]
-    assert expected in run("results", "a", "-o", "table").stdout
-    assert expected == printed(run("results", "a"))[0]["error_code"]
+    assert expected in here.run("results", "a", "-o", "table").stdout
+    assert expected == printed(here.run("results", "a"))[0]["error_code"]
 
 
-def test_results_are_one_document_with_output_json(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, 7)
-    assert 7 == json.loads(run("results", "a", "-o", "json").stdout)[0]["value"]
-    assert "SUCCEEDED  chunk 0  7" in run("results", "a", "-o", "table").stdout
+def test_results_are_one_document_with_output_json(here: Deployment) -> None:
+    here.job("a", "SUCCEEDED", 1)
+    here.succeeded("a", 0, 7)
+    assert 7 == json.loads(here.run("results", "a", "-o", "json").stdout)[0]["value"]
+    assert "SUCCEEDED  chunk 0  7" in here.run("results", "a", "-o", "table").stdout
 
 
-def test_following_an_ended_job_prints_all_and_ends(
-    run: Run, deployment: Deployment
-) -> None:
-    deployment.job("a", "PARTIAL", 2)
-    deployment.chunk("a", 0, "DEAD", error_code="x.y.z")
-    deployment.succeeded("a", 1, 7)
-    deployment.letter("a", 0)
-    done = run("results", "a", "--follow")
+def test_following_an_ended_job_prints_all_and_ends(here: Deployment) -> None:
+    here.job("a", "PARTIAL", 2)
+    here.chunk("a", 0, "DEAD", error_code="x.y.z")
+    here.succeeded("a", 1, 7)
+    here.letter("a", 0)
+    done = here.run("results", "a", "--follow")
     assert (5, [0, 1]) == (done.exit_code, [line["chunk"] for line in printed(done)])
 
 
-def test_follow_requires_jsonl(run: Run, deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 1)
-    assert 2 == run("results", "a", "--follow", "-o", "json").exit_code
-    assert 2 == run("results", "a", "--to", "a.csv", "-o", "json").exit_code
+def test_follow_requires_jsonl(here: Deployment) -> None:
+    here.job("a", "RUNNING", 1)
+    assert 2 == here.run("results", "a", "--follow", "-o", "json").exit_code
+    assert 2 == here.run("results", "a", "--to", "a.csv", "-o", "json").exit_code
 
 
 async def test_a_follower_finds_each_chunk_once_and_again_after_another_end(
-    deployment: Deployment,
+    here: Deployment,
 ) -> None:
-    deployment.job("a", "RUNNING", 2)
-    deployment.succeeded("a", 0, 1)
-    deployment.chunk("a", 1, "RUNNING")
-    rt, pk = deployment.runtime(Settings()), JobRef("default", "a").pk
+    here.job("a", "RUNNING", 2)
+    here.succeeded("a", 0, 1)
+    here.chunk("a", 1, "RUNNING")
+    rt, pk = here.runtime(Settings()), JobRef("default", "a").pk
     follower = Follower(rt)
 
     async def poll() -> list[tuple[int, str]]:
@@ -180,24 +172,24 @@ async def test_a_follower_finds_each_chunk_once_and_again_after_another_end(
         return [(chunk.ref.chunk, str(chunk.status)) for chunk in found]
 
     assert [] == await poll()
-    deployment.table.add(pk, "TALLY", ended_chunks={0})
+    here.table.add(pk, "TALLY", ended_chunks={0})
     assert [(0, "SUCCEEDED")] == await poll()
-    deployment.chunk("a", 1, "DEAD", error_code="x.y.z")
-    deployment.table.add(pk, "TALLY", ended_chunks={0, 1})
+    here.chunk("a", 1, "DEAD", error_code="x.y.z")
+    here.table.add(pk, "TALLY", ended_chunks={0, 1})
     assert [(1, "DEAD")] == await poll()
-    deployment.job("a", "RUNNING", 2, gen=2)
-    deployment.table.add(pk, "TALLY", ended_chunks={0})
+    here.job("a", "RUNNING", 2, gen=2)
+    here.table.add(pk, "TALLY", ended_chunks={0})
     assert [] == await poll()
-    deployment.succeeded("a", 1, 2)
-    deployment.job("a", "SUCCEEDED", 2, gen=2)
+    here.succeeded("a", 1, 2)
+    here.job("a", "SUCCEEDED", 2, gen=2)
     assert [(1, "SUCCEEDED")] == await poll()
 
 
 @pytest.fixture
-def certified(deployment: Deployment) -> Deployment:
-    deployment.job("a", "SUCCEEDED", 1, **deployment.certificate("a", chunks=1))
-    deployment.succeeded("a", 0, 1)
-    return deployment
+def certified(here: Deployment) -> Deployment:
+    here.job("a", "SUCCEEDED", 1, **here.certificate("a", chunks=1))
+    here.succeeded("a", 0, 1)
+    return here
 
 
 def test_artifacts_and_certificate_are_saved(
@@ -300,10 +292,8 @@ def test_an_artifact_named_like_the_certificate_is_not_overwritten(
     assert (tmp_path / "a.certificate.json").exists()
 
 
-def test_a_running_job_has_nothing_to_save(
-    run: Run, deployment: Deployment, tmp_path: Path
-) -> None:
-    deployment.job("a", "RUNNING", 1)
-    done = run("results", "a", "--save", str(tmp_path))
+def test_a_running_job_has_nothing_to_save(here: Deployment, tmp_path: Path) -> None:
+    here.job("a", "RUNNING", 1)
+    done = here.run("results", "a", "--save", str(tmp_path))
     assert done.exit_code == 2
     assert "error job.state.not_finished" in done.stderr

@@ -254,11 +254,7 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
 
 
 def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
-    run: Run,
-    toy: str,
-    deployment: Deployment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Deployment, toy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted: list[Submission] = []
 
@@ -269,7 +265,7 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
     monkeypatch.setattr(client_module, "submit", submit)
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
     Path(path).write_text('{"text": "one"}\n')
-    assert 6 == run("submit", f"{toy}:toy", path).exit_code
+    assert 6 == here.run("submit", f"{toy}:toy", path).exit_code
     assert [f"{tmp_path}/caf\ufffd.jsonl"] == [each.source for each in submitted]
 
 

@@ -17,14 +17,14 @@ MESSAGE = f"The model refused {'a long prompt ' * 9}after 31 attempts."
 
 
 @pytest.fixture(autouse=True)
-def long_record(deployment: Deployment) -> None:
+def long_record(here: Deployment) -> None:
     """Store jobs and chunks whose every text is as long as it may well be."""
     for job in (JOB, USUAL):
         ref = JobRef("default", job)
         pause = {"code": "operator", "message": "the budget of the day is used up"}
-        deployment.job(job, "PARTIAL", 3, pipeline="contract_review_of_suppliers")
-        deployment.chunk(job, 0, "SUCCEEDED", stage="summarise_and_translate")
-        deployment.chunk(
+        here.job(job, "PARTIAL", 3, pipeline="contract_review_of_suppliers")
+        here.chunk(job, 0, "SUCCEEDED", stage="summarise_and_translate")
+        here.chunk(
             job,
             1,
             "DEAD",
@@ -35,7 +35,7 @@ def long_record(deployment: Deployment) -> None:
             started_at=SETTLED,
             claimed_by=WORKER,
         )
-        deployment.chunk(
+        here.chunk(
             job,
             2,
             "WAITING",
@@ -43,7 +43,7 @@ def long_record(deployment: Deployment) -> None:
             blocked_on="model:anthropic.large-review-v1:0",
             retry_at="2027-01-15T09:00:00.000Z",
         )
-        deployment.letter(
+        here.letter(
             job,
             1,
             error_code=CODE,
@@ -53,7 +53,7 @@ def long_record(deployment: Deployment) -> None:
             owner="contract-review-team@example.com",
             raised="ValueError at contract_review/suppliers/review.py:117 in review",
         )
-        deployment.table.add(
+        here.table.add(
             ref.pk,
             keys.event_sk(SETTLED, "paused", "t"),
             at=SETTLED,

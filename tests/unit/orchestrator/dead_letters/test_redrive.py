@@ -1,4 +1,9 @@
-"""A late redrive or resume starts no new generation, whose join would be wasted."""
+"""A late redrive or retry starts no new generation, whose join would be wasted.
+
+Each case is what another operator has left of a job with two chunks, of which one is
+dead, and what a redrive or retry of the dead one does: the number of chunks and the
+generation, or the code of its refusal.
+"""
 
 from __future__ import annotations
 
@@ -9,235 +14,218 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from piecework import Context, Pipeline, Stage
+from piecework import Context, PermanentError, Pipeline, Results, Stage
+from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.refs import JobRef
 from piecework.errors import StoreError, UsageError
-from piecework.settings import Settings
-from piecework.store.dead_letters import Closing, DeadLetters
-from piecework.store.jobs import Jobs
-from piecework_orchestrator.dead_letters import canary as waving
+from piecework.store.dead_letters import Closing
+from piecework.store.serialization import to_value
 from piecework_orchestrator.dead_letters import redrive as redriving
 from piecework_orchestrator.dead_letters.canary import (
     CanaryRequest,
     Verdict,
+    judge_wave,
+    read_wave_result,
     redrive_canary,
 )
-from piecework_orchestrator.dead_letters.redrive import Edit, RedriveRequest, redrive
-from piecework_orchestrator.operate.retry import ReopenRequest, RetryRequest, retry
-from tests.unit.orchestrator.cli.deployment import Deployment
-from tests.unit.orchestrator.submit.intake.conftest import refusal
+from piecework_orchestrator.dead_letters.redrive import Edit, redrive
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.events import job_events
+from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
-REF = JobRef("default", "a")
-
-
-class Item(BaseModel):
-    text: str
+Row = dict[str, Any]
 
 
-async def work(ctx: Context[Item]) -> str:
-    return ctx.payload.text
+class Order(BaseModel):
+    """A chunk."""
+
+    n: int
 
 
-@pytest.fixture
-def deployment() -> Deployment:
-    made = Deployment()
-    made.job("a", "PARTIAL", 2)
-    made.succeeded("a", 0, 7)
-    made.chunk("a", 1, "DEAD")
-    made.letter("a", 1, fingerprint="f1")
-    return made
+async def sell(ctx: Context[Order]) -> int:
+    """Fail for each but the first."""
+    if ctx.payload.n:
+        raise PermanentError("out of stock", code="tool.stock.none")
+    return 0
 
 
-@pytest.fixture
-def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
-    """Return the chunks that would be reopened; the fake reopens no chunk."""
-    reopened: list[list[ReopenRequest]] = []
-
-    async def reopen(
-        _: object, job: Any, chunks: list[ReopenRequest], *__: object
-    ) -> Any:
-        reopened.append(chunks)
-        return [one.chunk for one in chunks], job.gen + 1
-
-    monkeypatch.setattr(redriving, "reopen", reopen)
-    monkeypatch.setattr("piecework_orchestrator.operate.retry.reopen", reopen)
-    return reopened
+async def add(_: Results) -> int:
+    """Fail."""
+    raise PermanentError("no sum", code="tool.sum.none")
 
 
-def make_request(deployment: Deployment) -> RedriveRequest:
-    """Return a redrive of all dead letters of the deployment."""
-    found = map(DeadLetterRow.read, deployment.letters.rows.values())
-    letters = [letter for letter in found if letter]
-    return RedriveRequest(REF, letters, "me", "it is fixed")
+SELLING = Pipeline("selling", payload=Order, stages=[Stage(sell)])
+OTHER = replace(SELLING, name="other")
+CLOSED = {"state": "DISCARDED"}
+EMPTY, RUNS = "redrive.selection.empty", "job.state.not_finished"
+#: What names the command that reopens a job: the same may repeat it.
+REPEATED = {"reopened_by": "tester", "reopen_reason": "it is fixed"}
+AGAIN = {"reopened_by": "me", "reopen_reason": "again"}
+PAUSE = dict.fromkeys(("pause_code", "pause_message", "paused_by"), "operator")
+PAUSE |= {"status": "PAUSED", "paused_at": "2026-01-01T00:00:00.000Z"}
 
 
-async def test_a_letter_that_is_open_is_redriven(
-    deployment: Deployment, reopened: list[list[ReopenRequest]]
-) -> None:
-    assert (1, 2) == await redrive(
-        deployment.runtime(Settings()), make_request(deployment)
+async def set_row(table: Any, sk: str, row: Row) -> None:
+    """Change attributes of a row of the job."""
+    await table.client.update_item(
+        TableName=table.name,
+        Key={"pk": {"S": REF.pk}, "sk": {"S": sk}},
+        UpdateExpression="SET " + ", ".join(f"#{n} = :{n}" for n in row),
+        ExpressionAttributeNames={f"#{n}": n for n in row},
+        ExpressionAttributeValues={f":{n}": to_value(v) for n, v in row.items()},
     )
-    assert [[1]] == [[w.chunk.ref.chunk for w in chunks] for chunks in reopened]
 
 
-async def test_a_discard_that_an_outage_ends_is_recorded(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[Any] = []
-
-    async def note(*call: object) -> bool:
-        calls.append(call)
-        return True
-
-    def letters() -> Iterator[DeadLetterRow]:
-        yield from make_request(deployment).letters
-        raise StoreError("gone")
-
-    monkeypatch.setattr(DeadLetters, "discard", note)
-    monkeypatch.setattr(Jobs, "record", note)
-    rt, found = deployment.runtime(Settings()), cast("Any", letters())
-    with pytest.raises(StoreError):
-        await redriving.discard(rt, REF, found, Closing("me", "x"))
-    kept = {"actor": "me", "reason": "x", "letters": 1}
-    assert (REF, "discarded", kept) == calls[-1][1:]
-
-
-@pytest.mark.parametrize("state", ["DISCARDED", "REDRIVEN"])
-async def test_a_letter_that_was_closed_meanwhile_starts_no_new_generation(
-    deployment: Deployment, reopened: list[list[ReopenRequest]], state: str
-) -> None:
-    late = make_request(deployment)
-    deployment.letter("a", 1, state=state)
-    refused = await refusal(redrive(deployment.runtime(Settings()), late))
-    assert "redrive.selection.empty" == refused.code
-    assert "`piecework dlq list --job a`" == refused.next_step
-    assert [] == reopened
+async def prepare(
+    here: Simulated,
+    *,
+    letter: Row | None = None,
+    chunk: Row | None = None,
+    job: Row | None = None,
+    dead: int = 1,
+) -> list[DeadLetterRow]:
+    """Submit, await the death of a chunk, and change rows; return the open letters."""
+    await here.submit(SELLING, [Order(n=0), Order(n=1)])
+    await here.ended()
+    letters = await here.letters()
+    for table, sk, row in (
+        (here.rt.table, REF.chunk(1).sk, chunk),
+        (here.rt.table, keys.META_SK, job),
+        (here.rt.dead_letters, keys.dead_letter_sk(dead, 1), letter),
+    ):
+        if row:
+            await set_row(table, sk, row)
+    return letters
 
 
-async def test_a_closed_letter_is_skipped_before_its_payload_is_edited(
-    deployment: Deployment, reopened: list[list[ReopenRequest]]
-) -> None:
-    other = Pipeline("other", payload=Item, stages=[Stage(work)])
-    late = replace(make_request(deployment), edit=Edit({}, pipeline=other))
-    deployment.letter("a", 1, state="DISCARDED")
-    refused = await refusal(redrive(deployment.runtime(Settings()), late))
-    assert "redrive.selection.empty" == refused.code
-
-
-async def test_an_edit_is_not_stored_for_a_job_that_runs(
-    deployment: Deployment, reopened: list[list[ReopenRequest]]
-) -> None:
-    request = replace(make_request(deployment), edit=Edit({"text": "new"}))
-    deployment.job("a", "RUNNING", 2)
-    before = dict(deployment.bucket.stored)
-    refused = await refusal(redrive(deployment.runtime(Settings()), request))
-    assert "job.state.not_finished" == refused.code
-    assert before == deployment.bucket.stored
+async def outcome(act: Any) -> Any:
+    """Return what an act returns, or the code and the next step of its refusal."""
+    try:
+        return await act
+    except UsageError as refused:
+        return refused.code, refused.next_step
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "step"),
+    ("left", "edit", "expected", "gens"),
     [
-        ("SUCCEEDED", "job.retry.nothing_left", "piecework results a"),
-        ("PAUSED", "job.state.not_finished", "piecework jobs resume a"),
-        ("RUNNING", "job.state.not_finished", "piecework jobs watch a"),
+        ({}, None, (1, 2), [1, 2]),
+        ({"letter": CLOSED}, None, EMPTY, [1, 1]),
+        ({"letter": {"state": "REDRIVEN"}}, None, EMPTY, [1, 1]),
+        # A closed letter is skipped before its payload is edited.
+        ({"letter": CLOSED}, Edit({}, pipeline=OTHER), EMPTY, [1, 1]),
+        ({"chunk": {"status": "SUCCEEDED", "gen": 2}}, None, EMPTY, [1, 2]),
+        ({"job": {"status": "RUNNING"}}, Edit({"n": 0}), RUNS, [1, 1]),
+        # An interrupted reopening is finished, though no chunk is left.
+        (
+            {
+                "letter": {"state": "REDRIVEN"},
+                "job": {"status": "REOPENING", "gen": 2, **REPEATED},
+            },
+            *(None, (0, 2), [1, 1]),
+        ),
     ],
 )
-async def test_the_next_step_of_a_refused_retry_leads_on(
-    deployment: Deployment, status: str, code: str, step: str
+def test_a_redrive_reopens_what_is_still_open(
+    left: dict[str, Row], edit: Edit | None, expected: object, gens: list[int]
 ) -> None:
-    facts = ("pause_code", "pause_message", "paused_by", "paused_at")
-    deployment.job("a", status, 2, **dict.fromkeys(facts, "operator"))
-    rt = deployment.runtime(Settings())
-    refused = await refusal(retry(rt, RetryRequest(REF, "me", "again")))
-    assert code == refused.code
-    assert refused.next_step.startswith(f"`{step}`")
+    async def act(here: Simulated) -> None:
+        request = replace(redrive_of(await prepare(here, **left)), edit=edit)
+        stored = here.world.s3.names(here.rt.objects.bucket)
+        found = await outcome(redrive(here.rt, request))
+        if isinstance(expected, str):
+            assert expected == found[0]
+            assert found[1].startswith("`piecework ")
+            assert stored == here.world.s3.names(here.rt.objects.bucket)
+        else:
+            assert expected == found
+        assert gens == [chunk.gen for chunk in await here.chunks()]
+
+    simulate(act, [SELLING])
 
 
-async def test_a_chunk_that_has_a_result_meanwhile_starts_no_new_generation(
-    deployment: Deployment, reopened: list[list[ReopenRequest]]
+@pytest.mark.parametrize(
+    ("left", "expected", "step"),
+    [
+        ({"job": {"status": "SUCCEEDED"}}, "job.retry.nothing_left", "results a"),
+        ({"job": PAUSE}, RUNS, "jobs resume a"),
+        ({"job": {"status": "RUNNING"}}, RUNS, "jobs watch a"),
+        ({"letter": CLOSED}, "job.retry.nothing_left", ""),
+        *(
+            ({"letter": CLOSED, "job": {"status": status}}, (0, 2), "")
+            for status in ("FAILED", "CANCELLED")  # its join has not run
+        ),
+        (
+            {"letter": CLOSED, "job": {"status": "REOPENING", "gen": 2, **AGAIN}},
+            *((0, 2), ""),
+        ),
+    ],
+)
+def test_a_retry_without_a_chunk_is_for_a_job_whose_join_has_not_run(
+    left: dict[str, Row], expected: object, step: str
 ) -> None:
-    deployment.chunk("a", 1, "SUCCEEDED", gen=2)
-    with pytest.raises(UsageError):
-        await redrive(deployment.runtime(Settings()), make_request(deployment))
-    assert [] == reopened
+    async def act(here: Simulated) -> None:
+        await prepare(here, **left)
+        found = await outcome(retry(here.rt, RetryRequest(REF, "me", "again")))
+        if isinstance(expected, str):
+            assert expected == found[0]
+            assert found[1].startswith(f"`piecework {step}")
+        else:
+            assert expected == found
+
+    simulate(act, [SELLING])
 
 
-async def test_an_interrupted_reopening_is_finished_though_no_chunk_is_left(
-    deployment: Deployment, reopened: list[list[ReopenRequest]]
+@pytest.mark.parametrize(
+    ("left", "expected"), [({}, (1, 2)), ({"letter": CLOSED}, EMPTY)]
+)
+def test_a_join_is_redriven_while_its_letter_is_open(
+    left: dict[str, Row], expected: object
 ) -> None:
-    late = make_request(deployment)
-    deployment.letter("a", 1, state="REDRIVEN")
-    deployment.job("a", "REOPENING", 2, gen=2)
-    assert (0, 3) == await redrive(deployment.runtime(Settings()), late)
-    assert [[]] == reopened
+    pipeline = replace(SELLING, join=add)
+
+    async def act(here: Simulated) -> Any:
+        letters = await prepare(here, dead=keys.JOIN_CHUNK, **left)
+        joins = [letter for letter in letters if letter.ref.is_join]
+        return await outcome(redrive(here.rt, redrive_of(joins)))
+
+    found = simulate(act, [pipeline])
+    assert expected in (found, found[0])
 
 
-@pytest.mark.parametrize(("state", "generations"), [("OPEN", 1), ("DISCARDED", 0)])
-async def test_a_join_is_redriven_while_its_letter_is_open(
-    deployment: Deployment,
-    reopened: list[list[ReopenRequest]],
-    state: str,
-    generations: int,
-) -> None:
-    deployment.letters.rows.clear()
-    deployment.job("a", "FAILED", 2)
-    deployment.letter("a", JOIN_CHUNK)
-    late = make_request(deployment)
-    deployment.letter("a", JOIN_CHUNK, state=state)
-    rt = deployment.runtime(Settings())
-    if generations:
-        await redrive(rt, late)
-    else:
-        with pytest.raises(UsageError):
-            await redrive(rt, late)
-    assert generations == len(reopened)
+def test_a_discard_that_an_outage_ends_is_recorded() -> None:
+    async def act(here: Simulated) -> None:
+        def letters(found: list[DeadLetterRow]) -> Iterator[DeadLetterRow]:
+            yield from found
+            raise StoreError("gone")
+
+        rows = cast("Any", letters(await prepare(here)))
+        with pytest.raises(StoreError):
+            await redriving.discard(here.rt, REF, rows, Closing("me", "x"))
+        assert [] == await here.letters()
+        job = await here.ended()
+        (event,) = [
+            each
+            for each in await job_events(here.rt, job)
+            if each["event"] == "discarded"
+        ]
+        assert {"actor": "me", "reason": "x", "letters": 1} == event["facts"]
+
+    simulate(act, [SELLING])
 
 
-async def test_a_wave_that_others_have_closed_is_skipped(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def must_not_wait(*_: object) -> None:
-        raise AssertionError
+def test_a_wave_that_others_have_closed_is_skipped() -> None:
+    async def act(here: Simulated) -> None:
+        letters = await prepare(here, letter=CLOSED)
+        wanted = CanaryRequest(letters, lambda _, some: redrive_of(some), first=1)
+        done = await redrive_canary(here.rt, wanted, lambda _: None, lambda _: None)
+        assert (Verdict.CONTINUE, 0) == (done.verdict, done.remaining)
+        assert [0] == [wave.redriven for wave in done.waves]
+        # A damaged letter has no cause.
+        sk = keys.dead_letter_sk(1, 1)
+        await set_row(here.rt.dead_letters, sk, {"error_history": 1})
+        died = await read_wave_result(here.rt, letters, {REF: 1})
+        assert {"": 1} == died.died
+        assert Verdict.NONE_SUCCEEDED is judge_wave(died, {letters[0].fingerprint})
 
-    monkeypatch.setattr(waving, "wait_for_end", must_not_wait)
-    late = make_request(deployment)
-    deployment.letter("a", 1, state="DISCARDED")
-    wanted = CanaryRequest(late.letters, lambda *_: late, first=1)
-    results: list[Any] = []
-    outcome = await redrive_canary(
-        deployment.runtime(Settings()), wanted, results.append, results.append
-    )
-    assert (Verdict.CONTINUE, [0], 0) == (
-        outcome.verdict,
-        [result.redriven for result in results],
-        outcome.remaining,
-    )
-    deployment.letter("a", 1, error_history=1)  # its damaged letter has no cause
-    rt = deployment.runtime(Settings())
-    died = await waving.read_wave_result(rt, late.letters, {REF: 1})
-    assert {"": 1} == died.died
-    assert Verdict.NONE_SUCCEEDED is waving.judge_wave(died, {"f1"})
-
-
-async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
-    deployment: Deployment, reopened: list[list[ReopenRequest]]
-) -> None:
-    deployment.letter("a", 1, state="DISCARDED")
-    rt = deployment.runtime(Settings())
-    refused = await refusal(retry(rt, RetryRequest(REF, "me", "again")))
-    assert "job.retry.nothing_left" == refused.code
-    assert [] == reopened
-
-
-@pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "REOPENING"])
-async def test_a_job_is_resumed_without_chunks_if_its_join_has_not_run(
-    deployment: Deployment, reopened: list[list[ReopenRequest]], status: str
-) -> None:
-    deployment.letter("a", 1, state="DISCARDED")
-    deployment.job("a", status, 2)
-    rt = deployment.runtime(Settings())
-    assert (0, 2) == await retry(rt, RetryRequest(REF, "me", "again"))
-    assert [[]] == reopened
+    simulate(act, [SELLING])

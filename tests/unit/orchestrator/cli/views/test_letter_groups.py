@@ -20,14 +20,14 @@ TIMEOUT = fingerprint("llm.http.503", "shout", "Call 7 timed out.")
 
 
 @pytest.fixture(autouse=True)
-def letters(deployment: Deployment) -> None:
-    deployment.job("a", "PARTIAL", 3)
-    deployment.job("b", "PARTIAL", 1)
+def letters(here: Deployment) -> None:
+    here.job("a", "PARTIAL", 3)
+    here.job("b", "PARTIAL", 1)
     busy = {"error_code": "llm.http.503", "owner": "ops", "runbook": "https://r/1"}
-    deployment.letter("a", 0, error="Call 1 timed out.", dead_lettered_at=EARLY, **busy)
-    deployment.letter("b", 0, error="Call 22 timed out.", dead_lettered_at=LATE, **busy)
-    deployment.letter("a", 1)
-    deployment.letter("a", 2, state="DISCARDED", discarded_by="me@here")
+    here.letter("a", 0, error="Call 1 timed out.", dead_lettered_at=EARLY, **busy)
+    here.letter("b", 0, error="Call 22 timed out.", dead_lettered_at=LATE, **busy)
+    here.letter("a", 1)
+    here.letter("a", 2, state="DISCARDED", discarded_by="me@here")
 
 
 def groups(run: Run, *options: str) -> list[dict[str, Any]]:
@@ -129,17 +129,13 @@ def test_an_interrupted_export_leaves_the_old_file(
 
 @pytest.mark.parametrize("to", ["", "letters.jsonl"])
 def test_letters_that_cannot_be_exported_are_named_and_the_others_exported(
-    run: Run,
-    deployment: Deployment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    to: str,
+    here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    deployment.letter("a", 1, error_history="[")
-    deployment.letter("a", 2, error_history=1)
-    deployment.letter("a", 3, error_history=1, state="REDRIVEN")
-    done = run("dlq", "export", "--job", "a", *(("--to", to) if to else ()))
+    here.letter("a", 1, error_history="[")
+    here.letter("a", 2, error_history=1)
+    here.letter("a", 3, error_history=1, state="REDRIVEN")
+    done = here.run("dlq", "export", "--job", "a", *(("--to", to) if to else ()))
     named = "they cannot be read (runtime.record.unreadable): a/2, a/1\n"
     assert (5, True) == (done.exit_code, named in done.stderr)
     written = Path(to).read_text("utf-8") if to else done.stdout

@@ -14,6 +14,7 @@ from piecework.client import Client, JobHandle
 from piecework.domain import keys
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import PermanentError
+from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
 from piecework_orchestrator.dead_letters import closing
 from piecework_orchestrator.dead_letters.canary import (
@@ -22,10 +23,14 @@ from piecework_orchestrator.dead_letters.canary import (
     Verdict,
     WaveResult,
 )
+from piecework_orchestrator.dead_letters.redrive import Edit
 from tests.unit.orchestrator.cli.deployment import Deployment
 
-Run = Callable[..., Any]
 WHY = ("--reason", "fixed", "--yes")
+ONE = ("dlq", "redrive", "--job", "a", "--chunk", "1")
+MARK = fingerprint("toy.line.bad", "shout", "Line 0 is bad.")
+INVALID = "error redrive.payload.invalid"
+UNFIT = f"{INVALID}: a/2: The new payload does not fit Line: ['text']"
 
 
 @pytest.fixture(autouse=True)
@@ -44,23 +49,49 @@ def test_a_discard_records_actor_and_reason(here: Deployment) -> None:
     ((job, chunks, closing),) = here.discarded
     assert ("a", [1], "fixed") == (job, chunks, closing.reason)
     assert "@" in closing.actor
+    by = {"discarded_by": "me@here", "discard_reason": "a blank page"}
+    here.letter("a", 0, state="DISCARDED", **by)
+    shown = here.run("dlq", "show", "a", "0").stdout
+    assert ("DISCARDED" in shown, "by me@here: a blank page" in shown) == (True, True)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "expected"),
+    ("words", "code", "said"),
     [
-        (["--yes"], 2, "error cli.reason.missing"),
-        (["--reason", "x"], 2, "error cli.confirmation.needed"),
-        (["--code", "no.such.*", *WHY], 2, "error redrive.selection.empty"),
-        (["--dry-run"], 0, "3 dead letters of 1 job would be discarded"),
+        ("discard --yes", 2, "error cli.reason.missing"),
+        ("discard --reason x", 2, "error cli.confirmation.needed"),
+        ("discard --code no.such.* WHY", 2, "error redrive.selection.empty"),
+        ("discard --dry-run", 0, "3 dead letters of 1 job would be discarded"),
+        ("redrive --yes", 2, "error cli.reason.missing"),
+        ("redrive --reason x", 2, "error cli.confirmation.needed"),
+        ("redrive --code no.such.* WHY", 2, "error redrive.selection.empty"),
+        ("redrive --dry-run", 0, "3 dead letters of 1 job would be redriven"),
+        ("redrive --patch {} --dry-run", 0, "--patch changes nothing in 3 of 3 payl"),
+        ("redrive --patch { WHY", 2, f"{INVALID}: --patch is not valid JSON"),
+        ("redrive --patch [1] WHY", 2, f"{INVALID}: --patch is not a JSON object"),
+        ('redrive --patch {"n":NaN} WHY', 2, "it holds NaN or Infinity"),
+        ("redrive --patch {} --edit x WHY", 2, "--edit and --patch exclude each other"),
+        ("redrive --edit /no/such/file WHY", 2, "cannot be read"),
+        ("redrive --pipeline toy WHY", 2, "requires --edit or --patch"),
+        ("redrive --timeout 5m WHY", 2, "valid only with --canary"),
+        ("redrive --canary 1 --timeout soon WHY", 2, "is not a span of time"),
+        # A new payload must fit the pipeline.
+        ('redrive --pipeline TOY:toy --patch {"text":7} WHY', 2, UNFIT),
+        ('redrive --pipeline TOY:toy --patch {"text":null} WHY', 2, UNFIT),
+        (
+            "redrive --pipeline TOY:other --patch {} WHY",
+            2,
+            "to pipeline toy, not other",
+        ),
     ],
 )
-def test_an_unconfirmed_discard_changes_nothing(
-    here: Deployment, words: list[str], code: int, expected: str
+def test_a_dry_run_and_what_is_refused_change_nothing(
+    here: Deployment, toy: str, words: str, code: int, said: str
 ) -> None:
-    done = here.run("dlq", "discard", *words)
-    assert (code, []) == (done.exit_code, here.discarded)
-    assert expected in done.stderr
+    line = words.replace("TOY", toy).replace("WHY", " ".join(WHY)).split()
+    done = here.run("dlq", *line, stdin="y\n")
+    assert (code, [], []) == (done.exit_code, here.discarded, here.redriven)
+    assert said in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("verb", ["redrive", "discard"])
@@ -119,42 +150,57 @@ async def test_a_program_learns_of_a_damaged_letter(
     assert 1 == len(here.discarded + here.redriven)
 
 
-def test_a_discarded_letter_shows_its_actor_and_reason(here: Deployment) -> None:
-    here.letter(
-        "a",
-        0,
-        state="DISCARDED",
-        discarded_by="me@here",
-        discard_reason="a blank page",
-    )
-    shown = here.run("dlq", "show", "a", "0").stdout
-    assert "DISCARDED" in shown
-    assert "by me@here: a blank page" in shown
-
-
 # ── a new payload ────────────────────────────────────────────────────────────
 
 
-def test_a_dry_run_applies_a_patch_to_every_letter(here: Deployment) -> None:
-    patch = ("--patch", '{"text": null, "size": {"of": 3}}')
-    done = here.run("dlq", "redrive", *patch, "--dry-run", "-o", "json")
-    assert [{"size": {"of": 3}}] * 3 == [
-        letter["new_payload"] for letter in json.loads(done.stdout)
-    ]
+@pytest.fixture
+def mended(tmp_path: Path) -> str:
+    """Return the name of a file with a new payload."""
+    (tmp_path / "new.json").write_text('{"sku": "x", "qty": 9}')
+    return str(tmp_path / "new.json")
+
+
+def test_a_dry_run_shows_the_new_payload_of_each_letter_that_changes(
+    here: Deployment, toy: str
+) -> None:
+    mended = {"text": "line 1"}
+    for patch, options, new in (
+        ({"text": None, "size": {"of": 3}}, (), [{"size": {"of": 3}}] * 3),
+        (mended, ("--pipeline", f"{toy}:toy"), [mended, None, mended]),
+    ):
+        words = ("--patch", json.dumps(patch), "--dry-run", "-o", "json", *options)
+        found = json.loads(here.run("dlq", "redrive", *words).stdout)
+        assert [*new] == [letter.get("new_payload") for letter in found]
     assert [] == here.redriven
 
 
-def test_a_patch_is_part_of_the_redrive(here: Deployment) -> None:
+def test_a_patch_or_the_payload_of_one_letter_is_part_of_the_redrive(
+    here: Deployment, mended: str
+) -> None:
     done = here.run("dlq", "redrive", "--patch", '{"n": 1}', "--rate", "0.5", *WHY)
     assert 0 == done.exit_code
     assert "completed stages keep their results" in done.stderr
-    (request,) = here.redriven
-    assert request.edit is not None
-    assert ({"n": 1}, False, 0.5) == (
-        request.edit.value,
-        request.edit.whole,
-        request.rate,
-    )
+    assert "changes nothing" not in done.stderr
+    many = here.run("dlq", "redrive", "--job", "a", "--edit", mended, *WHY)
+    assert 2 == many.exit_code
+    assert "--edit sets one payload, but 3 dead letters match" in many.stderr
+    assert 0 == here.run(*ONE, "--edit", mended, *WHY).exit_code
+    patched, edited = here.redriven
+    assert (Edit({"n": 1}), 0.5) == (patched.edit, patched.rate)
+    assert Edit({"sku": "x", "qty": 9}, whole=True) == edited.edit
+
+
+def test_a_lost_payload_can_be_replaced_but_not_patched(
+    here: Deployment, mended: str
+) -> None:
+    here.bucket.stored.clear()
+    patched = here.run(*ONE, "--patch", '{"n": 1}', *WHY)
+    assert (1, []) == (patched.exit_code, here.redriven)
+    assert "error runtime.object.missing" in patched.stderr
+    assert 0 == here.run(*ONE, "--edit", mended, *WHY).exit_code
+
+
+# ── a new payload ────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("how", [WHY, ("--dry-run",)])
@@ -169,100 +215,19 @@ def test_a_patch_is_part_of_the_redrive(here: Deployment) -> None:
     ],
 )
 def test_a_payload_without_fields_can_be_replaced_but_not_patched(
-    here: Deployment, tmp_path: Path, stored: bytes, kind: str, how: tuple[str, ...]
+    here: Deployment, mended: str, stored: bytes, kind: str, how: tuple[str, ...]
 ) -> None:
     here.letter(
         "a", 1, payload=f"p1/0+{len(stored)}", payload_sha256=keys.sha256(stored)
     )
     here.bucket.stored["tenants/default/jobs/a/payload/p1.jsonl"] = stored
-    one = ("dlq", "redrive", "--job", "a", "--chunk", "1")
-    patched = here.run(*one, "--patch", '{"qty": 9}', *how)
+    patched = here.run(*ONE, "--patch", '{"qty": 9}', *how)
     assert (2, []) == (patched.exit_code, here.redriven)
     assert "error redrive.payload.invalid" in patched.stderr
     told = " ".join(patched.stderr.split())
     assert f"is {kind}, not a JSON object" in told
     assert "`piecework dlq redrive --job a --chunk 1 --edit FILE`" in told
-    row = tmp_path / "row.json"
-    row.write_text('{"sku": "x", "qty": 9}')
-    assert 0 == here.run(*one, "--edit", str(row), *how).exit_code
-
-
-def test_a_patch_that_changes_nothing_says_so(here: Deployment) -> None:
-    same = here.run("dlq", "redrive", "--patch", "{}", "--dry-run")
-    other = here.run("dlq", "redrive", "--patch", '{"n": 1}', "--dry-run")
-    assert "--patch changes nothing in 3 of 3 payloads" in same.stderr
-    assert "changes nothing" not in other.stderr
-    assert [] == here.redriven
-
-
-def test_edit_sets_the_payload_of_only_one_letter(
-    here: Deployment, tmp_path: Path
-) -> None:
-    file = tmp_path / "new.json"
-    file.write_text('{"text": "mended"}')
-    edit = ("--edit", str(file), *WHY)
-    many = here.run("dlq", "redrive", "--job", "a", *edit)
-    assert (2, []) == (many.exit_code, here.redriven)
-    assert "--edit sets one payload, but 3 dead letters match" in many.stderr
-    one = here.run("dlq", "redrive", "--job", "a", "--chunk", "1", *edit)
-    assert 0 == one.exit_code
-    assert here.redriven[0].edit is not None
-    assert here.redriven[0].edit.whole
-
-
-def test_a_lost_payload_can_be_replaced_but_not_patched(
-    here: Deployment, tmp_path: Path
-) -> None:
-    here.bucket.stored.clear()
-    file = tmp_path / "new.json"
-    file.write_text('{"text": "mended"}')
-    one = ("dlq", "redrive", "--job", "a", "--chunk", "1")
-    patched = here.run(*one, "--patch", '{"n": 1}', *WHY)
-    assert (1, []) == (patched.exit_code, here.redriven)
-    assert "error runtime.object.missing" in patched.stderr
-    assert 0 == here.run(*one, "--edit", str(file), *WHY).exit_code
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--patch", "{"], "error redrive.payload.invalid: --patch is not valid JSON"),
-        (
-            ["--patch", "[1]"],
-            "error redrive.payload.invalid: --patch is not a JSON object",
-        ),
-        (["--patch", '{"n": NaN}'], "it holds NaN or Infinity"),
-        (["--patch", "{}", "--edit", "x"], "--edit and --patch exclude each other"),
-        (["--edit", "/no/such/file"], "cannot be read"),
-        (["--pipeline", "toy"], "requires --edit or --patch"),
-        (["--timeout", "5m"], "valid only with --canary"),
-        (["--canary", "1", "--timeout", "soon"], "is not a span of time"),
-    ],
-)
-def test_options_that_do_not_fit_together_are_refused(
-    here: Deployment, words: list[str], expected: str
-) -> None:
-    done = here.run("dlq", "redrive", *words, *WHY)
-    assert (2, []) == (done.exit_code, here.redriven)
-    assert expected in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "patch", "expected"),
-    [
-        ("toy", '{"text": 7}', "does not fit Line: ['text']"),
-        ("toy", '{"text": null}', "does not fit Line: ['text']"),
-        ("other", "{}", "belongs to pipeline toy, not other"),
-    ],
-)
-def test_a_new_payload_must_fit_the_pipeline(
-    here: Deployment, toy: str, name: str, patch: str, expected: str
-) -> None:
-    words = ("--pipeline", f"{toy}:{name}", "--patch", patch)
-    done = here.run("dlq", "redrive", *words, *WHY)
-    assert (2, []) == (done.exit_code, here.redriven)
-    assert "error redrive.payload.invalid: a/2: " in done.stderr
-    assert expected in done.stderr
+    assert 0 == here.run(*ONE, "--edit", mended, *how).exit_code
 
 
 @pytest.mark.parametrize("patch", [("--patch", '{"n": 1}'), ()])
@@ -272,18 +237,6 @@ def test_a_new_payload_warns_of_effects_that_were_not_compensated(
     here.letter("a", 0, compensation="PAST_PIVOT")
     done = here.run("dlq", "redrive", *patch, "--dry-run")
     assert bool(patch) is ("warning: 1 of them have effects that were" in done.stderr)
-
-
-def test_a_patch_that_changes_nothing_makes_no_new_payload(
-    here: Deployment, toy: str
-) -> None:
-    words = ("--pipeline", f"{toy}:toy", "--patch", '{"text": "line 1"}', "--dry-run")
-    done = here.run("dlq", "redrive", *words, "-o", "json")
-    assert ["new_payload" in letter for letter in json.loads(done.stdout)] == [
-        True,
-        False,
-        True,
-    ]
 
 
 def test_a_join_has_no_payload_to_patch(here: Deployment) -> None:
@@ -300,80 +253,49 @@ def test_a_join_has_no_payload_to_patch(here: Deployment) -> None:
 # ── waves ────────────────────────────────────────────────────────────────────
 
 
-def fake_canary(
-    monkeypatch: pytest.MonkeyPatch,
-    verdict: Verdict,
-    results: list[WaveResult],
-    left: int,
-) -> list[CanaryRequest]:
-    requests: list[CanaryRequest] = []
-
-    async def canary(
-        _: object, one: CanaryRequest, on_wave: Any, __: object
-    ) -> CanaryResult:
-        requests.append(one)
-        for each in results:
-            on_wave(each)
-        return CanaryResult(verdict, results, left)
-
-    monkeypatch.setattr(closing, "redrive_canary", canary)
-    return requests
-
-
-def test_a_canary_that_succeeds_continues_to_the_end(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    results = [WaveResult(redriven=1, succeeded=1), WaveResult(redriven=2, succeeded=2)]
-    requests = fake_canary(monkeypatch, Verdict.CONTINUE, results, 0)
-    done = run("dlq", "redrive", "--canary", "1", "--timeout", "5m", *WHY, "-o", "json")
-    assert 0 == done.exit_code
-    assert (1, 300.0, 3) == (
-        requests[0].first,
-        requests[0].timeout_s,
-        len(requests[0].letters),
-    )
-    found = json.loads(done.stdout)
-    assert ("continue", 0, []) == (
-        found["verdict"],
-        found["remaining"],
-        found["recurred"],
-    )
-    assert [1, 2] == [wave["succeeded"] for wave in found["waves"]]
-
-
-def test_a_cause_that_recurs_is_named_with_the_remaining_count(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed = json.loads(run("dlq", "list", "-o", "json").stdout)
-    mark = listed[0]["fingerprint"]
-    results = [WaveResult(redriven=1, died=Counter({mark: 1}))]
-    fake_canary(monkeypatch, Verdict.CAUSE_RECURRED, results, 2)
-    done = run("dlq", "redrive", "--canary", "1", *WHY)
-    assert 5 == done.exit_code
-    assert "wave 1: 1 redriven, 0 succeeded, 1 died again" in done.stderr
-    assert f"cause recurred: toy.line.bad, 1 times (fingerprint {mark})" in done.stderr
-    assert "stopped (cause recurred); 2 dead letters not redriven" in done.stderr
-    assert f"next: piecework dlq list --fingerprint {mark}" in done.stderr
-
-
 @pytest.mark.parametrize(
-    ("verdict", "result", "code"),
+    ("verdict", "results", "code", "said"),
     [
-        (Verdict.CANCELLED, WaveResult(redriven=1, cancelled=1), 4),
-        (Verdict.NONE_SUCCEEDED, WaveResult(redriven=1, died=Counter({"new": 1})), 5),
+        (Verdict.CONTINUE, [(1, 1), (2, 2)], 0, []),
+        (Verdict.CANCELLED, [(1, 0, 1)], 4, []),
+        (Verdict.NONE_SUCCEEDED, [(1, 0, 0, {"new": 1})], 5, []),
+        (Verdict.CONTINUE, [(2, 1, 0, {"new": 1})], 5, []),
         (
-            Verdict.CONTINUE,
-            WaveResult(redriven=2, succeeded=1, died=Counter({"new": 1})),
-            5,
+            *(Verdict.CAUSE_RECURRED, [(1, 0, 0, {MARK: 1})], 5),
+            [
+                "wave 1: 1 redriven, 0 succeeded, 1 died again",
+                f"cause recurred: toy.line.bad, 1 times (fingerprint {MARK})",
+                "stopped (cause recurred); 2 dead letters not redriven",
+                f"next: piecework dlq list --fingerprint {MARK}",
+            ],
         ),
     ],
 )
-def test_the_exit_code_follows_from_the_waves(
-    run: Run,
+def test_a_canary_tells_its_waves_and_its_exit_code_follows_from_them(
+    here: Deployment,
     monkeypatch: pytest.MonkeyPatch,
     verdict: Verdict,
-    result: WaveResult,
+    results: list[tuple[Any, ...]],
     code: int,
+    said: list[str],
 ) -> None:
-    fake_canary(monkeypatch, verdict, [result], 1)
-    assert code == run("dlq", "redrive", "--canary", "1", *WHY).exit_code
+    waves = [WaveResult(*facts[:3], Counter(*facts[3:])) for facts in results]
+    left = 0 if verdict is Verdict.CONTINUE else 2
+    requests: list[CanaryRequest] = []
+
+    async def canary(_: object, one: CanaryRequest, on_wave: Any, __: object) -> Any:
+        requests.append(one)
+        for wave in waves:
+            on_wave(wave)
+        return CanaryResult(verdict, waves, left)
+
+    monkeypatch.setattr(closing, "redrive_canary", canary)
+    words = ("dlq", "redrive", "--canary", "1", "--timeout", "5m", *WHY)
+    told, document = here.run(*words), here.run(*words, "-o", "json")
+    assert (code, code) == (told.exit_code, document.exit_code)
+    assert [] == [line for line in said if line not in told.stderr]
+    asked = requests[0]
+    assert (1, 300.0, 3) == (asked.first, asked.timeout_s, len(asked.letters))
+    found = json.loads(document.stdout)
+    assert (verdict, left) == (found["verdict"], found["remaining"])
+    assert [w.succeeded for w in waves] == [w["succeeded"] for w in found["waves"]]

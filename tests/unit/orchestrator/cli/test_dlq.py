@@ -162,18 +162,6 @@ def test_a_redrive_warns_of_the_effects_that_its_dead_letters_left(
     assert (done.exit_code, found) == (0, warned)
 
 
-def test_a_redrive_without_a_reason_is_refused(here: Deployment) -> None:
-    done = here.run("dlq", "redrive", "--yes")
-    assert (2, []) == (done.exit_code, here.redriven)
-    assert "error cli.reason.missing" in done.stderr
-
-
-def test_a_redrive_without_a_terminal_requires_yes(here: Deployment) -> None:
-    done = here.run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
-    assert (2, []) == (done.exit_code, here.redriven)
-    assert "error cli.confirmation.needed" in done.stderr
-
-
 def test_a_redrive_of_nothing_is_refused(here: Deployment) -> None:
     done = here.run(
         "dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes"

@@ -117,6 +117,10 @@ class Deployment:
         """Run a command; the answer has `exit_code`, `stdout` and `stderr`."""
         return run_command_line(*words, stdin=stdin)
 
+    def document(self, *words: str) -> Any:
+        """Return the JSON that a command prints."""
+        return json.loads(self.run(*words, "-o", "json").stdout)
+
     async def redrive(self, _: object, one: RedriveRequest) -> tuple[int, int]:
         """Replace `closing.redrive`."""
         self.redriven.append(one)

@@ -38,7 +38,7 @@ def test_a_table_ends_after_a_page_and_a_document_has_every_chunk(
     here.job("b", "RUNNING", 120)
     for number in range(120):
         here.chunk("b", number, "WAITING")
-    assert 120 == len(json.loads(here.run("chunks", "list", "b", "-o", "json").stdout))
+    assert 120 == len(here.document("chunks", "list", "b"))
     table = here.run("chunks", "list", "b")
     assert 101 == len(table.stdout.splitlines())
     assert "only the first 100 are listed; --limit 0 lists all" in table.stderr
@@ -67,7 +67,7 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     )
     add(pk, f"{work}EFFECT#k", effect_key="k", state="UNKNOWN", stage="book")
     add(pk, f"{work}ERROR#0001#0001", error=error, attempt=1, at=SETTLED, worker="w1")
-    found = json.loads(here.run("chunks", "show", "a", "1", "-o", "json").stdout)
+    found = here.document("chunks", "show", "a", "1")
     assert ["cut"] == [stage["stage"] for stage in found["stages"]]
     assert 3 == found["calls_in_journal"]
     assert ["UNKNOWN"] == [effect["state"] for effect in found["effects"]]
@@ -84,16 +84,10 @@ def test_compensations_are_shown_in_their_order(here: Deployment) -> None:
         row: dict[str, Any] = {"stage": stage, "finished_at": moment, "gen": 1}
         row |= {"error": "{}"} if stage == "hotel" else {}
         here.table.add(pk, f"{work}COMPENSATED#0001#{stage}", **row)
-    document = json.loads(here.run("chunks", "show", "a", "1", "-o", "json").stdout)
+    document = here.document("chunks", "show", "a", "1")
     found = document["compensated"]
     assert ["car", "hotel", "flight"] == [each["stage"] for each in found]
     assert [True, False, True] == [each["ok"] for each in found]
-
-
-def test_an_unknown_chunk_is_not_found(run: Run) -> None:
-    done = run("chunks", "show", "a", "9")
-    assert done.exit_code == 3
-    assert "error job.chunk.not_found: Chunk a/9 does not exist." in done.stderr
 
 
 @pytest.mark.parametrize("word", ["x", "1.5", "", "\N{ARABIC-INDIC DIGIT ONE}"])
@@ -119,7 +113,7 @@ def test_a_chunk_shows_its_result_and_of_a_long_one_the_beginning(
     here: Deployment, value: Any, expected: Any, printed: str
 ) -> None:
     here.succeeded("a", 0, value)
-    found = json.loads(here.run("chunks", "show", "a", "0", "-o", "json").stdout)
+    found = here.document("chunks", "show", "a", "0")
     names = {"result", "result_excerpt", "result_bytes", "result_error"}
     assert expected == {name: found[name] for name in names & found.keys()}
     assert printed in here.run("chunks", "show", "a", "0").stdout
@@ -130,5 +124,5 @@ def test_a_chunk_whose_result_is_gone_says_so(here: Deployment) -> None:
     row = here.table.rows[JobRef("default", "a").pk, keys.result_sk(0)]
     prefix = keys.object_prefix("default", "a")
     row |= {"value_at": f"{prefix}/value/x", "value_sha256": "ab"}
-    found = json.loads(here.run("chunks", "show", "a", "0", "-o", "json").stdout)
+    found = here.document("chunks", "show", "a", "0")
     assert found["result_error"].startswith("runtime.object.missing")

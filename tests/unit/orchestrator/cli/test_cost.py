@@ -111,7 +111,7 @@ def test_the_bill_of_a_job(here: Deployment, tmp_path: Path) -> None:
 
 def test_the_bill_for_programs_is_complete(here: Deployment) -> None:
     costly(here)
-    bill = json.loads(here.run("jobs", "cost", "a", "-o", "json").stdout)
+    bill = here.document("jobs", "cost", "a")
 
     assert bill["total_usd"] == sum(line["usd"] or 0 for line in bill["lines"])
     assert bill["chunk_usd"] == bill["total_usd"] / 4
@@ -126,7 +126,7 @@ def test_the_bill_for_programs_is_complete(here: Deployment) -> None:
 def test_another_region_has_other_prices(here: Deployment) -> None:
     costly(here)
     here, there = (
-        json.loads(here.run("jobs", "cost", "a", *where, "-o", "json").stdout)
+        here.document("jobs", "cost", "a", *where)
         for where in [(), ("--region", "eu-west-1")]
     )
 
@@ -148,7 +148,7 @@ def test_a_region_without_prices_is_refused_with_the_next_step(
 def test_a_running_job_has_a_bill_so_far(here: Deployment) -> None:
     here.job("a", "RUNNING", 1)
     here.chunk("a", 0, "RUNNING")
-    bill = json.loads(here.run("jobs", "cost", "a", "-o", "json").stdout)
+    bill = here.document("jobs", "cost", "a")
 
     assert 0 == bill["total_usd"]
     assert ["the job has not ended: this is the cost recorded so far"] == bill["notes"]

@@ -73,10 +73,6 @@ def test_a_list_names_the_command_that_shows_the_first_letter(run: Run) -> None:
     assert "next: piecework dlq show " in run("dlq", "list").stderr
 
 
-def test_letters_of_an_unknown_job_are_not_found(run: Run) -> None:
-    assert 3 == run("dlq", "list", "--job", "nobody").exit_code
-
-
 def test_a_letter_is_shown_with_its_error_history_payload_and_next_step(
     run: Run,
 ) -> None:
@@ -108,12 +104,6 @@ def test_a_letter_is_shown_even_without_its_payload(here: Deployment) -> None:
     done = here.run("dlq", "show", "a", "1")
     assert done.exit_code == 0
     assert "payload: runtime.object.missing" in done.stdout
-
-
-def test_a_chunk_that_never_died_has_no_dead_letter(run: Run) -> None:
-    done = run("dlq", "show", "a", "77")
-    assert done.exit_code == 3
-    assert "error job.dead_letter.not_found" in done.stderr
 
 
 def test_a_dry_run_shows_the_rows_and_changes_nothing(here: Deployment) -> None:
@@ -160,14 +150,6 @@ def test_a_redrive_warns_of_the_effects_that_its_dead_letters_left(
         if name in line
     }
     assert (done.exit_code, found) == (0, warned)
-
-
-def test_a_redrive_of_nothing_is_refused(here: Deployment) -> None:
-    done = here.run(
-        "dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes"
-    )
-    assert (2, []) == (done.exit_code, here.redriven)
-    assert "error redrive.selection.empty" in done.stderr
 
 
 def test_a_redrive_goes_job_by_job_with_actor_and_reason(here: Deployment) -> None:

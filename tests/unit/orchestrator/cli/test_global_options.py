@@ -77,7 +77,7 @@ def test_an_empty_word_as_an_unset_variable_leaves_it_is_refused(run: Run) -> No
 
 def test_a_tenant_sees_its_own_jobs(here: Deployment) -> None:
     here.job("a", "RUNNING", 1)
-    assert 1 == len(json.loads(here.run("jobs", "list", "-o", "json").stdout))
+    assert 1 == len(here.document("jobs", "list"))
     other = here.run("--tenant", "acme", "jobs", "list", "-o", "json")
     assert [] == json.loads(other.stdout)
     assert 3 == here.run("jobs", "show", "a", "--tenant", "acme").exit_code
@@ -102,6 +102,7 @@ def test_quiet_keeps_results_and_errors_and_verbose_adds_details(
     ("words", "code", "exit_code", "step"),
     [
         ("jobs show nobody", "job.record.not_found", 3, "piecework jobs list"),
+        ("chunks show a 9", "job.chunk.not_found", 3, "piecework chunks list a"),
         ("jobs list --status BROKEN", "cli.usage.invalid", 2, "Use one of SUBMITTING"),
         ("jobs list --nonsense", "cli.usage.invalid", 2, "jobs list --help"),
         ("jobs show", "cli.usage.invalid", 2, "jobs show --help"),

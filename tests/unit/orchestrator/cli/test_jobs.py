@@ -20,6 +20,7 @@ from piecework_orchestrator.operate import cancel as cancelling
 from tests.unit.orchestrator.cli.deployment import NOW, SETTLED, Deployment
 
 REOPENED = "2027-01-15T07:59:40.000Z"
+NOTED = {"status_reason_code": "runtime.pipeline.unknown", "status_reason_at": SETTLED}
 
 
 def test_the_list_shows_complete_ids_and_progress(here: Deployment) -> None:
@@ -29,9 +30,8 @@ def test_the_list_shows_complete_ids_and_progress(here: Deployment) -> None:
     here.job("b", "PARTIAL", 3, outcomes=outcomes, finished_at=SETTLED)
     lines = [line.split() for line in here.run("jobs", "list").stdout.splitlines()]
     assert ["b", "PARTIAL", "2/3", "toy", "2m", "ago", "1m30s"] == lines[1]
-    assert ["a" * 64, "RUNNING", "2/3", "toy", "2m", "ago", "2m", "so", "far"] == lines[
-        2
-    ]
+    running = ["RUNNING", "2/3", "toy", "2m", "ago", "2m", "so", "far"]
+    assert ["a" * 64, *running] == lines[2]
 
 
 @pytest.mark.parametrize(
@@ -55,24 +55,11 @@ def test_the_list_is_filtered_and_sorted(
     here: Deployment, options: str, names: str
 ) -> None:
     here.job("a", "RUNNING", 1, "2027-01-15T07:58:00.000Z")
-    here.job(
-        "b",
-        "FAILED",
-        1,
-        "2027-01-15T07:58:01.000Z",
-        finished_at=SETTLED,
-        outcomes={"DEAD": 1},
-    )
+    ended = {"finished_at": SETTLED, "outcomes": {"DEAD": 1}}
+    here.job("b", "FAILED", 1, "2027-01-15T07:58:01.000Z", **ended)
     here.job("c", "RUNNING", 3, "2027-01-15T07:59:01.000Z", pipeline="review")
-    here.job(
-        "d",
-        "SUCCEEDED",
-        2,
-        "2027-01-15T07:59:02.000Z",
-        pipeline="review",
-        finished_at=SETTLED,
-        outcomes={"SUCCEEDED": 2},
-    )
+    ended |= {"pipeline": "review", "outcomes": {"SUCCEEDED": 2}}
+    here.job("d", "SUCCEEDED", 2, "2027-01-15T07:59:02.000Z", **ended)
     done = here.run("jobs", "list", "-o", "json", *options.split())
     assert [*names] == [job["job"] for job in json.loads(done.stdout)]
 
@@ -93,19 +80,11 @@ def test_a_watched_list_is_written_again_until_its_jobs_have_ended(
     done = here.run("jobs", "list", "--watch", "-o", "jsonl")
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    expected = [
-        *(("c", "DELETED"), ("b", "FAILED"), ("a", "RUNNING")),
-        ("a", "SUCCEEDED"),
-    ]
-    assert (0, expected) == (done.exit_code, [(j["job"], j["status"]) for j in lines])
+    expected = "c DELETED, b FAILED, a RUNNING, a SUCCEEDED"
+    found = ", ".join(f"{line['job']} {line['status']}" for line in lines)
+    assert (0, expected) == (done.exit_code, found)
     assert [] == list(polls)
     assert 2 == here.run("jobs", "list", "--watch", "-o", "json").exit_code
-
-
-def test_an_unknown_status_is_refused_with_the_valid_ones(here: Deployment) -> None:
-    done = here.run("jobs", "list", "--status", "BROKEN")
-    assert done.exit_code == 2
-    assert "PARTIAL" in done.stderr
 
 
 def test_a_job_of_a_newer_version_is_not_shown_but_is_named(here: Deployment) -> None:
@@ -131,12 +110,6 @@ def test_a_limited_list_says_so(here: Deployment) -> None:
     assert "--limit 0" in done.stderr
 
 
-def test_an_unknown_job_is_not_found(here: Deployment) -> None:
-    done = here.run("jobs", "show", "nobody")
-    assert 3 == done.exit_code
-    assert "error job.record.not_found" in done.stderr
-
-
 def test_the_counts_of_a_job_add_up_to_its_chunks(here: Deployment) -> None:
     here.job("a", "RUNNING", 3)
     here.succeeded("a", 0, 1)
@@ -144,7 +117,7 @@ def test_the_counts_of_a_job_add_up_to_its_chunks(here: Deployment) -> None:
     here.chunk("a", 2, "RUNNING")
     for number, state in enumerate(["DISCARDED", "OPEN", None]):  # None: it is damaged
         here.letter("a", number, state=state)
-    found = json.loads(here.run("jobs", "show", "a", "-o", "json").stdout)
+    found = here.document("jobs", "show", "a")
     assert {"DEAD": 1, "RUNNING": 1, "SUCCEEDED": 1} == found["counts"]
     assert {"toy.line.bad": 1} == found["error_codes"]
     assert 2 == found["dead_letters"]
@@ -157,7 +130,7 @@ def test_a_job_shows_its_paid_calls_and_its_cached_calls(here: Deployment) -> No
     here.job("a", "RUNNING", 2)
     here.chunk("a", 0, "RUNNING", calls=3)
     here.chunk("a", 1, "WAITING", calls=4, cached_calls=2)
-    found = json.loads(here.run("jobs", "show", "a", "-o", "json").stdout)
+    found = here.document("jobs", "show", "a")
     assert {"paid": 7, "cached": 2, "lost_claims": 0} == found["calls"]
     assert "7, and 2 from the cache\n" in here.run("jobs", "show", "a").stdout
     here.chunk("a", 1, "WAITING", calls=4, lost_fences={1, 2})
@@ -202,7 +175,7 @@ def test_a_reopened_job_has_not_finished(here: Deployment) -> None:
     again: dict[str, Any] = {"gen": 2, "reopened_by": "me", "reopened_at": REOPENED}
     here.job("a", "RUNNING", 1, finished_at=SETTLED, **again)
     here.job("b", "FAILED", 1, finished_at="2027-01-15T07:59:50.000Z", **again)
-    found = json.loads(here.run("jobs", "show", "a", "-o", "json").stdout)
+    found = here.document("jobs", "show", "a")
     assert "finished_at" not in found
     # The time before it was reopened does not count.
     shown = " ".join(here.run("jobs", "show", "a").stdout.split())
@@ -215,11 +188,7 @@ def test_a_reopened_job_has_not_finished(here: Deployment) -> None:
 
 
 def test_a_status_reason_is_shown_until_the_job_ends(here: Deployment) -> None:
-    noted = {
-        "status_reason": "worker w1 does not have pipeline toy",
-        "status_reason_at": SETTLED,
-    }
-    noted["status_reason_code"] = "runtime.pipeline.unknown"
+    noted = NOTED | {"status_reason": "worker w1 does not have pipeline toy"}
     here.job("a", "RUNNING", 1, **noted)
     here.job("b", "SUCCEEDED", 1, **noted)
     here.job("c", "RUNNING", 1, status_reason_until=SETTLED, **noted)
@@ -236,9 +205,7 @@ def test_a_status_reason_is_shown_until_the_job_ends(here: Deployment) -> None:
 def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted = {"status_reason": "w1 has no toy", "status_reason_at": SETTLED}
-    noted["status_reason_code"] = "runtime.pipeline.unknown"
-    here.job("a", "RUNNING", 1, **noted)
+    here.job("a", "RUNNING", 1, status_reason="w1 has no toy", **NOTED)
     waits = {"blocked_on": ANSWER, "question": "approval", "retry_at": "2099-01-01"}
     here.chunk("a", 0, "WAITING", **waits)
     shown = here.run("jobs", "show", "a").stdout
@@ -310,13 +277,10 @@ def test_a_watched_job_ends_with_its_exit_code(
     assert ("--all" in shown.stdout) == (status == "PARTIAL" and not letters)
 
 
-def test_a_watch_that_times_out_is_7_and_says_that_the_job_continues(
-    here: Deployment,
-) -> None:
+def test_a_watch_that_times_out_says_that_the_job_continues(here: Deployment) -> None:
     here.job("a", "RUNNING", 1)
     done = here.run("jobs", "watch", "a", "--timeout", "0s")
-    assert done.exit_code == 7
-    assert "error cli.wait.timeout" in done.stderr
+    assert (7, True) == (done.exit_code, "error cli.wait.timeout" in done.stderr)
     assert "piecework jobs watch a" in done.stderr
 
 
@@ -335,13 +299,6 @@ def test_the_events_of_a_job_are_in_order_with_its_deaths(here: Deployment) -> N
     assert ("PARTIAL" in shown, "reason" in shown) == (True, False)
 
 
-def test_a_job_is_not_cancelled_without_confirmation(here: Deployment) -> None:
-    here.job("a", "RUNNING", 1)
-    done = here.run("jobs", "cancel", "a", "--reason", "x")
-    assert done.exit_code == 2
-    assert "error cli.confirmation.needed" in done.stderr
-
-
 @pytest.mark.parametrize(("chunks", "reported"), [(3, False), (60_000, True)])
 def test_a_large_cancel_reports_when_it_is_on_record(
     here: Deployment, monkeypatch: pytest.MonkeyPatch, chunks: int, *, reported: bool
@@ -352,9 +309,8 @@ def test_a_large_cancel_reports_when_it_is_on_record(
     monkeypatch.setattr(cancelling, "sweep", interrupted)
     here.job("a", "CANCELLING", chunks, cancelled_at=SETTLED)
     done = here.run("jobs", "cancel", "a", "--yes")
-    assert reported is (
-        "the cancel is recorded; cancelling 60,000 chunks" in done.stderr
-    )
+    said = "the cancel is recorded; cancelling 60,000 chunks"
+    assert reported is (said in done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_cancelled_chunk_has_its_own_code_or_that_of_its_job(
 def test_results_are_one_document_with_output_json(here: Deployment) -> None:
     here.job("a", "SUCCEEDED", 1)
     here.succeeded("a", 0, 7)
-    assert 7 == json.loads(here.run("results", "a", "-o", "json").stdout)[0]["value"]
+    assert 7 == here.document("results", "a")[0]["value"]
     assert "SUCCEEDED  chunk 0  7" in here.run("results", "a", "-o", "table").stdout
 
 
@@ -290,10 +290,3 @@ def test_an_artifact_named_like_the_certificate_is_not_overwritten(
     run("results", "a", "--save", str(tmp_path))
     assert b"theirs" == (tmp_path / "certificate.json").read_bytes()
     assert (tmp_path / "a.certificate.json").exists()
-
-
-def test_a_running_job_has_nothing_to_save(here: Deployment, tmp_path: Path) -> None:
-    here.job("a", "RUNNING", 1)
-    done = here.run("results", "a", "--save", str(tmp_path))
-    assert done.exit_code == 2
-    assert "error job.state.not_finished" in done.stderr

@@ -101,12 +101,6 @@ def test_a_module_of_two_pipelines_names_them(
     assert f"{toy}:toy, {toy}:other" in run("submit", toy, document).stderr
 
 
-def test_a_missing_source_is_not_found(run: Run, toy: str) -> None:
-    done = run("submit", f"{toy}:toy", "no-such-file.txt", "--dry-run")
-    assert done.exit_code == 2
-    assert "error input.source.not_found" in done.stderr
-
-
 def test_an_invalid_line_is_named_before_there_is_a_job(run: Run, toy: str) -> None:
     lines = '{"text": "fine"}\n{"txet": "secret"}\n'
     done = run("submit", f"{toy}:toy", "-", "--dry-run", stdin=lines)

@@ -16,13 +16,16 @@ BY_NAME = {name: Price(usd=float(n)) for n, name in enumerate(PRICE_NAMES, start
 PRICES = Prices(dated=date(2026, 1, 1), regions={"here": BY_NAME})
 
 
-@pytest.mark.parametrize(
+of_each_processor = pytest.mark.parametrize(
     ("arm", "names"),
     [
         (False, ["fargate_vcpu_hour", "fargate_gb_hour"]),
         (True, ["fargate_arm_vcpu_hour", "fargate_arm_gb_hour"]),
     ],
 )
+
+
+@of_each_processor
 def test_the_busy_hours_of_a_job_have_the_price_of_their_processor(
     names: list[str], *, arm: bool
 ) -> None:
@@ -33,13 +36,7 @@ def test_the_busy_hours_of_a_job_have_the_price_of_their_processor(
     assert expected == [line.usd for line in lines]
 
 
-@pytest.mark.parametrize(
-    ("arm", "names"),
-    [
-        (False, ["fargate_vcpu_hour", "fargate_gb_hour"]),
-        (True, ["fargate_arm_vcpu_hour", "fargate_arm_gb_hour"]),
-    ],
-)
+@of_each_processor
 def test_every_task_of_an_idle_month_has_the_price_of_its_processor(
     names: list[str], *, arm: bool
 ) -> None:
@@ -55,9 +52,7 @@ def test_every_task_of_an_idle_month_has_the_price_of_its_processor(
 
 
 def test_arm_is_cheaper_in_every_region_that_ships_with_prices() -> None:
-    shipped = load_prices()
-    for region, prices in shipped.regions.items():
-        usual, arm = prices["fargate_vcpu_hour"], prices["fargate_arm_vcpu_hour"]
-        assert arm.unit_price < usual.unit_price, region
-        usual, arm = prices["fargate_gb_hour"], prices["fargate_arm_gb_hour"]
-        assert arm.unit_price < usual.unit_price, region
+    for region, prices in load_prices().regions.items():
+        for unit in ("vcpu", "gb"):
+            usual, arm = (prices[f"fargate_{kind}{unit}_hour"] for kind in ("", "arm_"))
+            assert arm.unit_price < usual.unit_price, (region, unit)

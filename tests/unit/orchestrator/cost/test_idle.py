@@ -92,10 +92,6 @@ def test_idle_processes_make_the_requests_that_the_cost_assumes(
     assert pytest.approx(queries * HOUR, rel=0.05) == reconciler["query"]
 
 
-def test_an_idle_worker_polls_no_more_than_every_twenty_seconds() -> None:
-    assert max(count_requests(Settings(), "worker").values()) <= HOUR / 20 + 1
-
-
 @pytest.mark.parametrize("role", ["worker", "reconciler", "both"])
 def test_an_idle_process_polls_each_queue_every_twenty_seconds(role: str) -> None:
     found = Counter(requests_of_an_hour(Settings(), role))

@@ -66,78 +66,58 @@ async def test_a_long_name_is_cut_before_the_number(
     assert ["n" * 61 + " #1"] == [c.label for c in await intake(path)]
 
 
-@pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
-async def test_an_empty_file_is_refused_with_its_name(
-    content: bytes, tmp_path: Path, intake: Any
-) -> None:
-    (tmp_path / "a.md").write_bytes(content)
-    refused = await refusal(intake(tmp_path / "a.md"))
-    assert refused.code == "input.file.empty"
-    assert refused.message == "a.md contains no text."
-
-
 async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
     tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / "a.md").write_text("abc")
-    assert (
-        len(await intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=3))) == 1
-    )
-    assert (
-        await refusal(intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=2)))
-    ).code == "input.file.too_large"
+    most, less = (IntakeLimits(document_bytes=size) for size in (3, 2))
+    assert len(await intake(tmp_path / "a.md", limits=most)) == 1
+    refused = await refusal(intake(tmp_path / "a.md", limits=less))
+    assert refused.code == "input.file.too_large"
 
 
 @pytest.mark.parametrize(
-    ("name", "next_step"),
-    [("a.doc", "Save it as .docx."), ("a.xlsx", "Save it as .csv."), ("a", "Convert")],
+    ("name", "content", "code", "said"),
+    [
+        *(
+            ("a.md", content, "input.file.empty", "a.md contains no text.")
+            for content in (b"", b" \n\t\n", b"\xef\xbb\xbf")
+        ),
+        ("a.doc", b"abc", "input.file.unsupported", "Save it as .docx."),
+        ("a.xlsx", b"abc", "input.file.unsupported", "Save it as .csv."),
+        ("a", b"abc", "input.file.unsupported", "Convert"),
+        ("none.md", None, "input.source.not_found", ""),
+        ("none", None, "input.source.not_found", ""),
+        ("none.jsonl", None, "input.source.not_found", ""),
+        ("b.md/below.md", None, "input.source.not_found", ""),
+        ("a.md", "a pipe", "input.file.unreadable", ""),  # it waits for no writer
+        ("a.md", "a link to itself", "input.file.unreadable", ""),
+    ],
 )
-async def test_an_unsupported_type_is_refused_with_a_next_step(
-    name: str, next_step: str, tmp_path: Path, intake: Any
+async def test_what_cannot_be_read_is_refused_with_its_name_or_a_next_step(
+    name: str, content: object, code: str, said: str, tmp_path: Path, intake: Any
 ) -> None:
-    (tmp_path / name).write_text("abc")
-    refused = await refusal(intake(tmp_path / name))
-    assert refused.code == "input.file.unsupported"
-    assert refused.next_step.startswith(next_step)
-    assert ".csv" in refused.message
+    path = tmp_path / name
+    (tmp_path / "b.md").write_text("b")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "a pipe":
+        os.mkfifo(path)
+    elif content:
+        path.symlink_to(path)
+    refused = await refusal(intake(path))
+    assert refused.code == code
+    assert said in f"{refused.message} {refused.next_step}"
 
 
-@pytest.mark.parametrize("name", ["none.md", "none", "none.jsonl", "a.md/below.md"])
-async def test_a_path_without_a_file_is_not_found(
-    name: str, tmp_path: Path, intake: Any
-) -> None:
-    (tmp_path / "a.md").write_text("a")
-    assert (await refusal(intake(tmp_path / name))).code == "input.source.not_found"
-
-
-async def test_a_pipe_is_refused_without_waiting_for_a_writer(
-    tmp_path: Path, intake: Any
-) -> None:
-    os.mkfifo(tmp_path / "a.md")
-    assert (await refusal(intake(tmp_path / "a.md"))).code == "input.file.unreadable"
-
-
-async def test_a_link_to_itself_is_unreadable(tmp_path: Path, intake: Any) -> None:
-    (tmp_path / "a.md").symlink_to(tmp_path / "a.md")
-    assert (await refusal(intake(tmp_path / "a.md"))).code == "input.file.unreadable"
-
-
-async def test_a_pipeline_without_a_split_refuses_a_document(
-    tmp_path: Path, intake: Any, manifest_only: Pipeline
-) -> None:
-    (tmp_path / "a.md").write_text("a")
-    assert (
-        await refusal(intake(tmp_path / "a.md", manifest_only))
-    ).code == "input.split.missing"
-
-
-async def test_a_document_without_chunks_is_refused_with_its_name(
-    tmp_path: Path, intake: Any, split_with: Any
+async def test_a_document_without_chunks_or_a_split_is_refused_with_its_name(
+    tmp_path: Path, intake: Any, split_with: Any, manifest_only: Pipeline
 ) -> None:
     (tmp_path / "a.md").write_text("a")
     refused = await refusal(intake(tmp_path / "a.md", split_with(lambda _: [])))
-    assert refused.code == "input.split.none"
-    assert "a.md" in refused.message
+    assert (refused.code, "a.md" in refused.message) == ("input.split.none", True)
+    refused = await refusal(intake(tmp_path / "a.md", manifest_only))
+    assert refused.code == "input.split.missing"
 
 
 async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
@@ -150,7 +130,7 @@ async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
     (tmp_path / "a.md").write_text("secret")
     refused = await refusal(intake(tmp_path / "a.md", split_with(split)))
     assert refused.code == "input.split.failed"
-    assert "test_documents.py:148 in split on a.md." in refused.message
+    assert "in split on a.md." in refused.message
     assert "secret" not in refused.message
 
 

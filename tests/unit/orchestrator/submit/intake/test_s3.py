@@ -71,42 +71,31 @@ async def test_an_object_is_streamed_by_bucket_and_key(intake: Any) -> None:
     assert s3.response.closed
 
 
+NO_ENDPOINT = EndpointConnectionError(endpoint_url="http://localhost")
+
+
 @pytest.mark.parametrize(
     ("s3", "code", "kind"),
     [
-        (
-            Client(error=refused_with("NoSuchKey")),
-            "input.source.not_found",
-            UsageError,
+        *(
+            (Client(error=refused_with(name)), code, kind)
+            for name, code, kind in (
+                ("NoSuchKey", "input.source.not_found", UsageError),
+                ("NoSuchBucket", "input.source.not_found", UsageError),
+                ("AccessDenied", "input.s3.denied", UsageError),
+                ("InternalError", "input.s3.unreachable", UnreachableError),
+            )
         ),
-        (
-            Client(error=refused_with("NoSuchBucket")),
-            "input.source.not_found",
-            UsageError,
+        *(
+            (client, "input.s3.unreachable", UnreachableError)
+            for client in (
+                Client(error=NO_ENDPOINT),
+                Client(LINES, aiohttp.ClientPayloadError()),
+                Client(LINES, TimeoutError()),
+                Client(LINES, size=100),
+                None,
+            )
         ),
-        (Client(error=refused_with("AccessDenied")), "input.s3.denied", UsageError),
-        (
-            Client(error=refused_with("InternalError")),
-            "input.s3.unreachable",
-            UnreachableError,
-        ),
-        (
-            Client(error=EndpointConnectionError(endpoint_url="http://localhost")),
-            "input.s3.unreachable",
-            UnreachableError,
-        ),
-        (
-            Client(LINES, aiohttp.ClientPayloadError()),
-            "input.s3.unreachable",
-            UnreachableError,
-        ),
-        (Client(LINES, TimeoutError()), "input.s3.unreachable", UnreachableError),
-        (Client(LINES, size=100), "input.s3.unreachable", UnreachableError),
-        (None, "input.s3.unreachable", UnreachableError),
-    ],
-    ids=[
-        *("no key", "no bucket", "denied", "server error", "no endpoint"),
-        *("interrupted", "timeout", "shorter than stated", "no client"),
     ],
 )
 async def test_errors_of_s3_have_their_own_codes(

@@ -28,6 +28,18 @@ def refusal(data: bytes, limits: IntakeLimits | None = None) -> UsageError:
     return refused.value
 
 
+def repacked(data: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
+    """Return a document whose parts are changed, by their name and content."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+    return packed.getvalue()
+
+
 def body(xml: str) -> Callable[[Document], object]:
     """Return a function that appends raw XML to a document's body."""
 
@@ -141,21 +153,16 @@ def test_a_document_type_is_refused_because_text_could_vanish(
     entity: str, make_word: MakeWord
 ) -> None:
     head = b"<?xml version='1.0' encoding='UTF-8' standalone='yes'?>"
-    packed = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(make_word(body(paragraph("HERE"))))) as source,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
-    ):
-        for member in source.infolist():
-            data = source.read(member)
-            if member.filename == "word/document.xml":
-                assert data.startswith(head)
-                dtd = f"<!DOCTYPE x [<!ENTITY e {entity}>]>".encode()
-                data = head + dtd + data.removeprefix(head)
-                data = data.replace(b"HERE", b"before&e;after")
-            archive.writestr(member.filename, data)
 
-    refused = refusal(packed.getvalue())
+    def change(name: str, content: bytes) -> bytes:
+        if name != "word/document.xml":
+            return content
+        assert content.startswith(head)
+        dtd = f"<!DOCTYPE x [<!ENTITY e {entity}>]>".encode()
+        content = content.replace(b"HERE", b"before&e;after")
+        return head + dtd + content.removeprefix(head)
+
+    refused = refusal(repacked(make_word(body(paragraph("HERE"))), change))
     assert refused.code == "input.file.unreadable"
     assert "DTD" in refused.message
 
@@ -288,19 +295,14 @@ def test_notes_are_read_where_their_marks_are(make_word: MakeWord) -> None:
 
 
 def test_a_note_with_a_document_type_is_refused(make_word: MakeWord) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("footnotes.xml"):
+            return content
+        kind = b'<!DOCTYPE x [<!ENTITY e "z">]>'
+        return kind + content.replace(b"></", b"><w:footnote/></")
+
     data = with_notes(footnotes="")(make_word(body(paragraph("x"))))
-    packed = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(data)) as old,
-        zipfile.ZipFile(packed, "w") as new,
-    ):
-        for name in old.namelist():
-            content = old.read(name)
-            if name.endswith("footnotes.xml"):
-                kind = b'<!DOCTYPE x [<!ENTITY e "z">]>'
-                content = kind + content.replace(b"></", b"><w:footnote/></")
-            new.writestr(name, content)
-    assert "DTD" in refusal(packed.getvalue()).message
+    assert "DTD" in refusal(repacked(data, change)).message
 
 
 def test_a_strict_document_is_read_as_a_usual_one(make_word: MakeWord) -> None:
@@ -308,18 +310,14 @@ def test_a_strict_document_is_read_as_a_usual_one(make_word: MakeWord) -> None:
         document.add_heading("Term", 1)
         document.add_paragraph("Two years.", style="List Number")
 
+    def change(_: str, content: bytes) -> bytes:
+        for part in (b"officeDocument", b"wordprocessingml", b"drawingml"):
+            usual = b"http://schemas.openxmlformats.org/" + part + b"/2006/"
+            content = content.replace(
+                usual, b"http://purl.oclc.org/ooxml/" + part + b"/"
+            )
+        return content
+
     data = make_word(write)
-    usual = b"http://schemas.openxmlformats.org/"
-    packed = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(data)) as old,
-        zipfile.ZipFile(packed, "w") as new,
-    ):
-        for name in old.namelist():
-            content = old.read(name)
-            for part in (b"officeDocument", b"wordprocessingml", b"drawingml"):
-                strict = b"http://purl.oclc.org/ooxml/" + part + b"/"
-                content = content.replace(usual + part + b"/2006/", strict)
-            new.writestr(name, content)
-    assert read(packed.getvalue()) == read(data)
+    assert read(repacked(data, change)) == read(data)
     assert "# Term" in read(data)

@@ -117,11 +117,15 @@ def without_statements(text: str) -> str:
 def banned_words(files: dict[str, str]) -> list[str]:
     """Return each banned word of the prose: its place, and what to write."""
     rows = list(rows_of("Words that are not used"))
-    anyone = re.compile("|".join(pattern(row[0]) for row in rows), re.MULTILINE)
+    first = "".join({letter for row in rows for letter in row[0][0].lower()})
+    found = "|".join(pattern(row[0]) for row in rows)
+    # What no phrase begins with is passed over at once.
+    anyone = re.compile(rf"(?<!\w)(?=(?i:[{first}]))(?:{found})", re.MULTILINE)
     each = [(re.compile(pattern(b), re.MULTILINE), new) for b, new in rows]
     return [
         f"{name}:{line}: {word!r}: {next(n for p, n in each if p.search(word))}"
         for name, text in files.items()
+        if anyone.search(text)
         for line, word in places(without_code(name, text), anyone)
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -128,14 +129,19 @@ class Tagged(yaml.SafeLoader):
 Tagged.add_multi_constructor("!", lambda loader, tag, node: node)
 
 
-def resources(kind: str) -> list[dict[str, Any]]:
-    """Return the properties of all resources of a type."""
+@cache
+def declared() -> list[dict[str, Any]]:
+    """Return the resources of all templates."""
     templates = [
         yaml.load(path.read_text(), Tagged)  # noqa: S506 -- a SafeLoader
         for path in (ROOT / "infra").glob("*.yaml")
     ]
-    found = [r for t in templates for r in t["Resources"].values()]
-    return [r.get("Properties", {}) for r in found if r["Type"] == kind]
+    return [resource for each in templates for resource in each["Resources"].values()]
+
+
+def resources(kind: str) -> list[dict[str, Any]]:
+    """Return the properties of all resources of a type."""
+    return [r.get("Properties", {}) for r in declared() if r["Type"] == kind]
 
 
 def test_the_default_deployment_matches_the_templates() -> None:

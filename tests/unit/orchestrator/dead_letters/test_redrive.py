@@ -115,6 +115,7 @@ async def outcome(act: Any) -> Any:
         # A closed letter is skipped before its payload is edited.
         ({"letter": CLOSED}, Edit({}, pipeline=OTHER), EMPTY, [1, 1]),
         ({"chunk": {"status": "SUCCEEDED", "gen": 2}}, None, EMPTY, [1, 2]),
+        ({"chunk": {"status": "SUCCEEDED"}}, None, EMPTY, [1, 1]),
         ({"job": {"status": "RUNNING"}}, Edit({"n": 0}), RUNS, [1, 1]),
         # An interrupted reopening is finished, though no chunk is left.
         (

@@ -88,8 +88,9 @@ class Slow:
         self.sent += [message.chunk for message in messages]
         await self.slowly()
 
-    async def touch(self, _: object, gen: int) -> None:
-        self.shown.append((gen, self.now))
+    async def touch(self, job: Job) -> bool:
+        self.shown.append((job.gen, self.now))
+        return True
 
     async def read(self, _: object) -> Job:
         return JOB

@@ -27,6 +27,9 @@ class Response:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.closed = True
 
     async def read(self, _: int) -> bytes:

@@ -11,8 +11,10 @@ import gc
 import signal
 import socket
 import time
+from random import Random
 
 from bench.aws_server.router import AwsServer
+from piecework_simulation.aws.conflicts import IN_TRUE_TIME_S, Conflicts
 from piecework_simulation.aws_server.http import Connection
 
 
@@ -21,7 +23,8 @@ async def serve(listener: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    aws_server = AwsServer(loop, time.time)
+    conflicts = Conflicts(time.monotonic, Random(), IN_TRUE_TIME_S)
+    aws_server = AwsServer(loop, time.time, conflicts)
     await loop.create_server(lambda: Connection(aws_server.serve), sock=listener)
     # Items and messages stay, and have no circles. A collector that searched them again
     # and again would cost more than the answers.

@@ -9,6 +9,7 @@ from random import Random
 
 from bench import meter
 from bench.aws_server.tables import Tables
+from piecework_simulation.aws.conflicts import Conflicts
 from piecework_simulation.aws.s3 import S3
 from piecework_simulation.aws.sqs import SQS
 from piecework_simulation.aws_server.buckets import Buckets
@@ -26,10 +27,15 @@ from piecework_simulation.aws_server.server import caller_identity
 class AwsServer:
     """All services, and the counts of their requests."""
 
-    def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        now: Callable[[], float],
+        conflicts: Conflicts | None = None,
+    ) -> None:
         self.counts: dict[str, list[float]] = {}
-        self._now = now
-        self._tables = Tables(now)
+        self._loop, self._now = loop, now
+        self._tables = Tables(now, conflicts)
         sqs = SQS(now, Random())
         self._queues = Queues(loop, now, sqs)
         sqs.on_arrival = self._queues.arrived
@@ -46,7 +52,11 @@ class AwsServer:
         service, _, action = name.partition(".")
         match service:
             case "dynamodb":
-                respond(self._tables.handle(action, request.body))
+                answer = self._tables.handle(action, request.body)
+                if took_s := self._tables.took_s:
+                    self._loop.call_later(took_s, respond, answer)
+                else:
+                    respond(answer)
             case "sqs":
                 host = request.headers.get(b"host", b"").decode("latin-1")
                 if off := self._queues.handle(action, request.body, host, respond):

@@ -10,6 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from bench import meter
+from piecework_simulation.aws.conflicts import Conflicts
 from piecework_simulation.aws.dynamodb import Change, DynamoDB
 from piecework_simulation.aws.errors import error
 from piecework_simulation.aws_server.http import (
@@ -27,9 +28,13 @@ Document = dict[str, Any]
 class Tables:
     """The tables of an account."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._model = DynamoDB(now, tables=())
+    def __init__(
+        self, now: Callable[[], float], conflicts: Conflicts | None = None
+    ) -> None:
+        self._model = DynamoDB(now, tables=(), conflicts=conflicts)
         self._model.on_write = self._record_changes
+        #: Seconds after which the answer to the last request is sent.
+        self.took_s = 0.0
         self._described: dict[str, Document] = {}
         self._hash_only: dict[str, HashOnly] = {}
         self._units: dict[str, float] = {}
@@ -43,6 +48,7 @@ class Tables:
     def handle(self, action: str, body: bytes) -> Answer:
         """Answer a request."""
         request = read_request(body)
+        self.took_s = 0.0
         try:
             if action in self._others:
                 return ok_answer(self._others[action](request))
@@ -64,9 +70,11 @@ class Tables:
         wants_capacity = request.pop("ReturnConsumedCapacity", "NONE") != "NONE"
         other = self._hash_only.get(request.get("TableName", ""))
         asked = request if other is None else other.hash_only_request(request)
-        reply = self._add_consumed_capacity(
-            request, self._model.call(OPERATIONS[action], asked)
-        )
+        try:
+            found = self._model.call(OPERATIONS[action], asked)
+        finally:
+            self.took_s = self._model.took_s
+        reply = self._add_consumed_capacity(request, found)
         together = action == "TransactWriteItems"
         if action in meter.READS:
             self._units[request["TableName"]] = meter.read_units(request, reply)

@@ -184,7 +184,7 @@ class Deletions:
 
     async def unlist(self, expiry: Expiry) -> None:
         """Remove an entry of the index that its job does not name any more."""
-        await self.table.transact([_unlisting(self.table, expiry)])
+        await self.table.delete(_unlisting(self.table, expiry))
 
 
 def expiry_mark(table: Table, ref: JobRef, at: str) -> ItemWrite:

@@ -80,7 +80,7 @@ class Ladders:
     async def forget(self, mark: RungMark) -> None:
         """Remove a mark whose letter was closed, has moved on, or is gone."""
         gone = rung_mark(self.table, "Delete", mark.ref, mark.gen, mark.due_at)
-        await self.table.transact([gone])
+        await self.table.delete(gone)
 
     async def dispatch(self, at: Climber, seconds: float) -> bool:
         """Move waiting -> dispatched: a message follows, and another after `seconds`.

@@ -16,7 +16,7 @@ from piecework.domain.occasion import Occasion, Subject
 from piecework.domain.schema import SCHEMA
 from piecework.domain.webhook import Webhook, WebhookEvent
 from piecework.store.outbox import deliveries_to
-from piecework.store.table import ItemWrite, Refused, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: The state of the subject was not noted before.
 NEW = "attribute_not_exists(pk)"
@@ -102,7 +102,7 @@ class Occasions:
         write = self.table.item_write(
             "Delete", *key, condition=SAME_MARK, values={"token": mark.get("token", "")}
         )
-        return not isinstance(await self.table.transact([write]), Refused)
+        return isinstance(await self.table.delete(write), Written)
 
     def _row(
         self,

@@ -27,7 +27,7 @@ from piecework.domain.webhook import (
     encode,
 )
 from piecework.store.dead_letters import expires_at
-from piecework.store.table import ItemWrite, Refused, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 PENDING, DELIVERED, FAILED = "PENDING", "DELIVERED", "FAILED"
 #: Days for which a delivery is kept after its end, for `piecework webhooks show`.
@@ -204,7 +204,7 @@ class Outbox:
             mark.due_at,
         ):
             # Another process has delivered it beside the claim of this mark.
-            await self.table.transact([self._due("Delete", mark, mark.due_at)])
+            await self.table.delete(self._due("Delete", mark, mark.due_at))
             return None
         until = iso(self.clock() + seconds)
         facts = {"due_at": until, "claims": delivery.claims + 1}
@@ -292,7 +292,7 @@ class Outbox:
         write = self.table.item_write(
             "Delete", *key, condition=SAME_MARK, values={"token": mark.get("token", "")}
         )
-        return not isinstance(await self.table.transact([write]), Refused)
+        return isinstance(await self.table.delete(write), Written)
 
     def _webhook(
         self, name: str, condition: str, update: str, values: dict[str, Any]

@@ -20,6 +20,7 @@ from piecework.aws.errors import part_of, reaching
 from piecework.domain.schema import SCHEMA, require_known
 from piecework.errors import StoreError
 from piecework.store.serialization import from_item, marked_names, to_item, to_value
+from piecework.store.turns import Turns
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
@@ -113,12 +114,14 @@ class Table:
 
     Attributes:
         clock: Gets the times of the answers.
+        turns: The transactions in progress.
     """
 
     client: DynamoDBClient
     name: str
     rng: Random
     clock: ServiceClock | None = field(default=None, kw_only=True)
+    turns: Turns = field(default_factory=Turns, init=False)
 
     def item_write(self, kind: str, pk: str, sk: str, **parts: Any) -> ItemWrite:
         """Return a write of an item of this table, or the check of a condition."""
@@ -138,6 +141,12 @@ class Table:
         """Put one item on its condition."""
         reply = await self._persist(self.client.put_item, write.request())
         return reply if isinstance(reply, Refused) else Written({})
+
+    async def delete(self, write: ItemWrite) -> Written | Refused:
+        """Delete one item on its condition; an item that is gone is deleted."""
+        reply = await self._persist(self.client.delete_item, write.request())
+        gone = isinstance(reply, Refused) and reply.item is None
+        return Written({}) if gone or not isinstance(reply, Refused) else reply
 
     async def insert(self, items: Sequence[ItemWrite]) -> set[int]:
         """Create up to 25 items; return the positions of those that existed.
@@ -181,7 +190,8 @@ class Table:
             "TransactItems": [{write.kind: write.request()} for write in writes],
             "ClientRequestToken": f"{self.rng.getrandbits(128):032x}",
         }
-        reply = await self._persist(self.client.transact_write_items, request)
+        async with self.turns.at((w.table, w.pk, w.sk) for w in writes):
+            reply = await self._persist(self.client.transact_write_items, request)
         return reply if isinstance(reply, Refused) else Written({})
 
     async def _persist(self, send: Any, request: Mapping[str, Any]) -> Any:

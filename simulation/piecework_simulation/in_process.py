@@ -35,6 +35,7 @@ from piecework.store.costs import Costs
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
 from piecework.store.table import Table
+from piecework_simulation.aws.conflicts import IN_TRUE_TIME_S, Conflicts
 from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_simulation.aws.s3 import S3, pages
 from piecework_simulation.aws.sqs import SQS
@@ -72,7 +73,8 @@ class InProcessAws:
         """Create the tables, the queues and the bucket."""
         settings = self.settings
         tables = (settings.checkpoints_table, settings.dead_letters_table)
-        self.dynamodb = DynamoDB(self.clock, tables=tables)
+        conflicts = Conflicts(time.monotonic, Random(), IN_TRUE_TIME_S)
+        self.dynamodb = DynamoDB(self.clock, tables=tables, conflicts=conflicts)
         self.sqs = SQS(self.clock, self.rng)
         self.sqs.on_arrival = self._wake_polls
         self.s3 = S3(self.clock, buckets=[self.bucket])
@@ -189,9 +191,16 @@ class ModelClient:
                 reply = self.service.call(operation, request)
         except ClientError as error:
             self._count(operation, request, error.response)
+            await self._last(operation)
             raise
+        await self._last(operation)
         self._count(operation, request, reply)
         return reply
+
+    async def _last(self, operation: str) -> None:
+        """Wait until a transaction is over: until then it holds its items."""
+        if operation == "transact_write_items":
+            await asyncio.sleep(self.aws.dynamodb.took_s)
 
     def _count(
         self, operation: str, request: Mapping[str, Any], answer: Mapping[str, Any]

@@ -39,6 +39,7 @@ T = TypeVar("T")
 APP, ENV = "piecework", "store"
 WRITES = {
     "batch_execute_statement",
+    "delete_item",
     "put_item",
     "transact_write_items",
     "update_item",

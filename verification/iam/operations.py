@@ -17,6 +17,7 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
         "ChangeMessageVisibilityBatch": frozenset({"sqs:ChangeMessageVisibility"}),
     },
     "dynamodb": {
+        "DeleteItem": frozenset({"dynamodb:DeleteItem"}),
         "GetItem": frozenset({"dynamodb:GetItem"}),
         "PutItem": frozenset({"dynamodb:PutItem"}),
         "UpdateItem": frozenset({"dynamodb:UpdateItem"}),

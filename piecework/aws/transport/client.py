@@ -25,6 +25,7 @@ from piecework.telemetry.emit import emit, quiet_log
 THIN_OPERATIONS = {
     "update_item": "UpdateItem",
     "put_item": "PutItem",
+    "delete_item": "DeleteItem",
     "get_item": "GetItem",
     "query": "Query",
     "transact_write_items": "TransactWriteItems",

@@ -29,6 +29,8 @@ CONFLICT = {
     "Code": "TransactionConflict",
     "Message": "Transaction is ongoing for the item",
 }
+#: The longest time of a transaction of the models that answer in true time, in seconds.
+IN_TRUE_TIME_S = 0.01
 #: The chance that a cancelled transaction has held its other items for a moment.
 HELD_ANYHOW = 0.5
 #: Items after which those that are no longer held are forgotten.

@@ -165,6 +165,11 @@ class DynamoDB:
         except RefusedError as wrong:
             raise refused(operation, wrong.item) from None
 
+    @property
+    def took_s(self) -> float:
+        """The time of the last request, in seconds, after which its answer is sent."""
+        return self.conflicts.took_s if self.conflicts is not None else 0.0
+
     def _answer(self, operation: str, request: Request) -> Reply:
         kind = KINDS.get(operation)
         if kind is not None:

@@ -62,7 +62,7 @@ class Router:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, aws: InProcessAws, key: str
     ) -> None:
-        self._key = key
+        self._loop, self._key = loop, key
         self._clock = aws.clock
         self._tables = Tables(aws.dynamodb)
         self._queues = Queues(loop, aws.clock, aws.sqs)
@@ -87,7 +87,11 @@ class Router:
                 action, request.body, host, respond
             )
         elif service:
-            respond(self._tables.handle(action, request.body))
+            answer = self._tables.handle(action, request.body)
+            if took_s := self._tables.took_s:
+                self._loop.call_later(took_s, respond, answer)
+            else:
+                respond(answer)
         elif b"/s3/" in request.headers.get(b"authorization", b""):
             respond(self._buckets.handle(request))
         else:

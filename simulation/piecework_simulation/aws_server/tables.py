@@ -30,6 +30,11 @@ class Tables:
     def __init__(self, model: DynamoDB) -> None:
         self._model = model
 
+    @property
+    def took_s(self) -> float:
+        """Seconds after which the answer to the last request is sent."""
+        return self._model.took_s
+
     def handle(self, action: str, body: bytes) -> Answer:
         """Answer a request."""
         request = read_request(body)

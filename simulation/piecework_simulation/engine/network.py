@@ -50,7 +50,7 @@ THROTTLED = {
 }
 BROKEN = {"dynamodb": "InternalServerError", "sqs": "InternalFailure"}
 DENIED = {"s3": "AccessDenied"}
-WRITES = {"update_item", "put_item", "transact_write_items"}
+WRITES = {"update_item", "put_item", "delete_item", "transact_write_items"}
 
 
 class Service(Protocol):
@@ -226,8 +226,8 @@ class Exchange:
         world = self.client.world
         world.on_exchange("applied", self)
         delay = world.rng.random() * HOP_S
-        if self.client.service is world.dynamodb and world.dynamodb.conflicts:
-            delay += world.dynamodb.conflicts.took_s
+        if self.client.service is world.dynamodb:
+            delay += world.dynamodb.took_s
         world.loop.call_later(
             delay, self.deliver_reply, reply, error, context=world.context
         )

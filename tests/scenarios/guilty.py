@@ -49,8 +49,6 @@ async def work(ctx: Context[Item]) -> int:
             os.abort()
         case "block":
             time.sleep(BLOCK_S)  # noqa: ASYNC251 -- the mistake that is tried
-        case "interrupt":
-            raise KeyboardInterrupt
         case "interrupt in a task":
             await asyncio.create_task(interrupted())
         case "panic":

@@ -11,8 +11,6 @@ from aiohttp import web
 from piecework import (
     ErrorEnvelope,
     PermanentError,
-    PolicyError,
-    SemanticError,
     TransientError,
 )
 from piecework.errors.classify import classify
@@ -140,68 +138,3 @@ async def test_a_prompt_too_long_for_a_small_model_is_an_overflow() -> None:
     assert "llm.context.overflow" == caught.value.code
     assert "REVIEW_MODEL_ID" in caught.value.next_step
     assert '"score"' in await ask(LARGE_MODEL, prompt)
-
-
-async def test_another_invalid_request_is_not_an_overflow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with answering(monkeypatch, 400, '{"message": "bad"}', "ValidationException"):
-        said = await failure()
-    assert ("llm.http.400_bad_request", ErrorClass.PERMANENT) == (
-        said.code,
-        said.error_class,
-    )
-
-
-@pytest.mark.parametrize(
-    ("reason", "code"),
-    [
-        ("guardrail_intervened", "llm.policy.content_filtered"),
-        ("content_filtered", "llm.policy.content_filtered"),
-    ],
-)
-async def test_a_guardrail_is_a_refusal_by_policy(
-    reason: str, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with answering(monkeypatch, 200, f'{{"stopReason": "{reason}"}}'):
-        with pytest.raises(PolicyError) as caught:
-            await ask()
-    assert code == caught.value.code
-
-
-async def test_an_answer_that_was_cut_short_is_truncated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with answering(monkeypatch, 200, '{"stopReason": "max_tokens"}'):
-        with pytest.raises(SemanticError) as caught:
-            await ask()
-    assert "llm.output.truncated" == caught.value.code
-
-
-async def test_a_refused_connection_is_transient(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with answering(monkeypatch, 200, "{}"):
-        pass  # the port is free again, and no process listens
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
-        await ask()
-    said = classify(caught.value, layer="llm")
-    assert ("llm.connection.failed", ErrorClass.TRANSIENT) == (
-        said.code,
-        said.error_class,
-    )
-
-
-@asynccontextmanager
-async def answering(
-    monkeypatch: pytest.MonkeyPatch, status: int, body: str, error: str = ""
-) -> AsyncIterator[str]:
-    async def answer(_request: web.Request) -> web.Response:
-        headers = {"x-amzn-errortype": error} if error else {}
-        return web.Response(
-            text=body, status=status, headers=headers, content_type="application/json"
-        )
-
-    route = web.post("/model/{model_id}/converse", answer)
-    async with serving([route], monkeypatch) as address:
-        yield address

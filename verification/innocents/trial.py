@@ -35,7 +35,7 @@ CHUNKS, WORKERS, PATIENCE_S = 40, 2, 600.0
 GUILTY = {
     2: "kill",
     8: "block",
-    14: "interrupt",
+    14: "interrupt in a task",
     20: "panic",
     26: "poison",
     30: "handles",

@@ -31,7 +31,7 @@ import unicodedata
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, Flag
 from typing import Any, Final
 
@@ -304,15 +304,32 @@ def _model(value: BaseModel, depth: int) -> str:
     """Return all that a model holds: excluded, extra and private fields, too.
 
     A function may send only the fields that were set. So a field that was left out
-    differs from one that was set to its default.
+    differs from one that was set to its default. It does not count while it has its
+    default: a new version may add such a field, and the call is still the same.
     """
-    unset = sorted(type(value).model_fields.keys() - value.model_fields_set)
+    unset = type(value).model_fields.keys() - value.model_fields_set
+    default = {name for name in unset if _has_default(value, name, depth)}
     more = {**(value.model_extra or {}), **(value.__pydantic_private__ or {})}
-    held = _members(value, type(value).model_fields, depth)
-    return f"{held},{_dict(more, depth)},{_list(unset, depth)}"
+    held = _members(value, type(value).model_fields, depth, default)
+    return f"{held},{_dict(more, depth)},{_list(sorted(unset - default), depth)}"
 
 
-def _members(value: Any, fields: Iterable[str], depth: int) -> str:
+def _has_default(value: BaseModel, name: str, depth: int) -> bool:
+    """Return whether a field has its default, as a value that is made now would.
+
+    A default that cannot be told, or that is another one each time, counts.
+    """
+    try:
+        declared = type(value).model_fields[name]
+        default = declared.get_default(call_default_factory=True)
+        return _write(getattr(value, name), depth) == _write(default, depth)
+    except Exception:  # noqa: BLE001 -- a user's function makes it
+        return False
+
+
+def _members(
+    value: Any, fields: Iterable[str], depth: int, left_out: Collection[str] = ()
+) -> str:
     """Return the fields of a value, and what else was set on it.
 
     What a cached property keeps follows from the fields.
@@ -322,7 +339,7 @@ def _members(value: Any, fields: Iterable[str], depth: int) -> str:
         declared = inspect.getattr_static(type(value), name, None)
         if not isinstance(declared, functools.cached_property):
             found[name] = member
-    return _dict(found, depth)
+    return _dict({n: found[n] for n in found if n not in left_out}, depth)
 
 
 def _has_more(value: Any) -> bool:

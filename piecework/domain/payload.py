@@ -196,13 +196,22 @@ def _rule(detail: ErrorDetails) -> str:
 # ── what a submit writes, and what a worker reads from it ─────────────────────
 
 
-def write_payload(payload: BaseModel, *, by_alias: bool = True) -> str:
+def write_payload(
+    payload: BaseModel, *, by_alias: bool = True, exclude_unset: bool = False
+) -> str:
     """Return a payload, or an answer, as JSON; `read_payload` reads it.
+
+    `exclude_unset`: without the fields that were never set, so that they stay unset.
 
     Raises:
         ValueError: It has a value that is not of its field's type.
     """
-    text = payload.model_dump_json(by_alias=by_alias, round_trip=True, warnings="error")
+    text = payload.model_dump_json(
+        by_alias=by_alias,
+        round_trip=True,
+        warnings="error",
+        exclude_unset=exclude_unset,
+    )
     if not may_be_non_finite(text.encode()):
         return text
     return encode_non_finite(type(payload), payload, by_alias=by_alias) or text

@@ -32,8 +32,12 @@ VALUE_LIMIT = 16 * MIB
 BOUNDS = Bounds(VALUE_LIMIT, depth=DEPTH, nodes=4_000_000)
 
 
-def encode(function: Callable[..., Any], value: Any) -> str:
+def encode(
+    function: Callable[..., Any], value: Any, *, exclude_unset: bool = False
+) -> str:
     """Return a function's value as JSON.
+
+    `exclude_unset`: without the fields that were never set, so that they stay unset.
 
     Raises:
         PermanentError: `runtime.value.unserialisable`: the value does not match the
@@ -50,7 +54,9 @@ def encode(function: Callable[..., Any], value: Any) -> str:
     try:
         adapter = result_type(function)
         # The serializer directly: the adapter's own method fills in a dozen defaults.
-        content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
+        content = adapter.serializer.to_json(
+            value, round_trip=True, warnings="error", exclude_unset=exclude_unset
+        )
         if may_be_non_finite(content) and (exact := encode_non_finite(function, value)):
             content = exact.encode()
         require_unmasked(content, value)

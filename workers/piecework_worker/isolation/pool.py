@@ -220,9 +220,10 @@ class Isolation:
             job=ctx.job,
             chunk=ctx.chunk,
             attempt=ctx.attempt,
-            payload=write_payload(payload, by_alias=False),
+            # A field that was never set does not count in the keys of calls.
+            payload=write_payload(payload, by_alias=False, exclude_unset=True),
             values={
-                name: values.encode(function, ctx.values[name])
+                name: values.encode(function, ctx.values[name], exclude_unset=True)
                 for function, name in ctx.stages.items()
                 if name in ctx.values
             },

@@ -18,6 +18,7 @@ import pytest
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from piecework.domain.arguments import arguments_text
+from piecework.domain.payload import write_payload
 from piecework.errors import UsageError
 from verification import keys
 
@@ -85,8 +86,50 @@ def test_the_text_of_arguments_is_the_same_in_every_release() -> None:
     args: list[Any] = [("e\u0301", 1, 1.5, None, True), {"b": {3, 1}, "a": b"1"}]
     module = Cat.__module__
     text = '[!tuple(["\u00e9",1,1.5,null,true]),{"a":!bytes("31"),"b":!set([1,3])}]'
-    cat = f'!("{module}:Cat",{{"hidden":"","name":"x"}},{{"_owner":""}},["hidden"])'
+    cat = f'!("{module}:Cat",{{"name":"x"}},{{"_owner":""}},[])'
     assert f'{text}{{"cat":{cat}}}' == arguments_text(args, {"cat": Cat(name="x")})
+
+
+class Order(BaseModel):
+    n: int = 0
+    tags: list[str] = []
+    made: dt.datetime = Field(default_factory=lambda: dt.datetime.now(dt.UTC))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (Order(n=1), Order(n=1), False),  # each has a time of its own
+        (keys.Cat(name=1), keys.NEWER[keys.Cat](name=1), True),
+        (keys.Cat(name=1), keys.NEWER[keys.Cat](name=1, note=None), False),
+        (keys.Cat(name=1), keys.NEWER[keys.Cat](name=1, added=["a"]), False),
+        ([keys.Cat()], [keys.NEWER[keys.Cat]()], True),
+        (keys.Cat(), keys.NEWER[keys.Dog](), False),
+        (keys.Cat(), keys.Cat(name=None), False),
+    ],
+)
+def test_a_field_that_was_never_set_counts_only_if_it_has_not_its_default(
+    one: Any, other: Any, *, equal: bool
+) -> None:
+    assert equal is (arguments_text([one], {}) == arguments_text([other], {}))
+
+
+def test_a_default_that_was_changed_in_place_counts() -> None:
+    """Pydantic does not see the change: the field stays unset."""
+    changed = keys.NEWER[keys.Cat]()
+    changed.added.append("x")  # type: ignore[attr-defined]
+
+    assert "added" not in changed.model_fields_set
+    assert arguments_text([changed], {}) != arguments_text([keys.Cat()], {})
+
+
+def test_what_a_child_reads_has_the_same_text() -> None:
+    given = keys.NEWER[keys.Cat](name="1")
+    text = write_payload(given, by_alias=False, exclude_unset=True)
+
+    read = type(given).model_validate_json(text, by_alias=False, by_name=True)
+
+    assert arguments_text([given], {}) == arguments_text([read], {})
 
 
 def test_a_keyword_is_not_a_positional_argument() -> None:

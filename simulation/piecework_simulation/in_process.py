@@ -73,7 +73,11 @@ class InProcessAws:
         """Create the tables, the queues and the bucket."""
         settings = self.settings
         tables = (settings.checkpoints_table, settings.dead_letters_table)
-        conflicts = Conflicts(time.monotonic, Random(), IN_TRUE_TIME_S)
+        conflicts = None
+        if self.clock is time.time:
+            # A virtual clock stands still while a command runs in true time: what its
+            # transaction holds would never be free again.
+            conflicts = Conflicts(time.monotonic, Random(), IN_TRUE_TIME_S)
         self.dynamodb = DynamoDB(self.clock, tables=tables, conflicts=conflicts)
         self.sqs = SQS(self.clock, self.rng)
         self.sqs.on_arrival = self._wake_polls

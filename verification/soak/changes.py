@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -11,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from boto3.dynamodb.types import TypeDeserializer
+from boto3.dynamodb.types import Binary, TypeDeserializer
 
 from piecework.aws.endpoint import Emulator
 from piecework.domain import keys
@@ -137,6 +138,8 @@ def plain(value: Any) -> Any:
     match value:
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
+        case Binary():
+            return b64encode(value.value).decode()
         case dict():
             return {name: plain(inner) for name, inner in value.items()}
         case set() | frozenset() | list():

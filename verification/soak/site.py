@@ -63,9 +63,16 @@ def started(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
         provider = url_of(children[-1])
         proxy, faults = microburst.start(microburst.ensure(), emulator.endpoint, folder)
         children.append(proxy)
-        children.append(tap.start(faults, plan.seed, folder / ACKS, seen, folder))
+        acks = folder / ACKS
+        children.append(tap.start(emulator.endpoint, plan.seed, acks, seen, folder))
+        seen |= {"AWS_ENDPOINT_URL_DYNAMODB": url_of(children[-1])}
+        children.append(tap.start(faults, plan.seed, acks, seen, folder))
         seen |= {"SOAK_PROVIDER": provider, "PIECEWORK_LOG_LEVEL": "info"}
-        faulty = aws(faults) | {"AWS_ENDPOINT_URL_SQS": url_of(children[-1])}
+        tapped = url_of(children[-1])
+        faulty = aws(faults) | {
+            "AWS_ENDPOINT_URL_SQS": tapped,
+            "AWS_ENDPOINT_URL_DYNAMODB": tapped,
+        }
         yield Site(folder, emulator, seen | faulty, seen, faults, provider)
     finally:
         processes.kill_all(children)

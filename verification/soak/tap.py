@@ -1,9 +1,11 @@
-"""A tap on the queue: tells which messages were deleted, and spoils a few batches.
+"""A tap on AWS: tells which messages were deleted, and spoils a few batches.
 
     python -m verification.soak.tap --upstream URL --acks FILE --seed N
 
 It stands between the workers and the fault proxy, which cannot answer for one entry of
-a batch. The tap drops a few from a batch and reports them as failed.
+a batch. The tap drops a few from a batch and reports them as failed. It sends each
+statement of a batch as the Put that it stands for: the emulator's stream has no change
+of a statement.
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from piecework_orchestrator.demo import processes
 from piecework_orchestrator.demo.processes import ChildProcess
+from piecework_simulation.aws.statements import read_insert
 
 LOOPBACK = "127.0.0.1"
 #: In 100 entries of batches, this many fail alone.
@@ -54,17 +60,42 @@ class Tap:
         if failed and not asked["Entries"]:
             return web.json_response({"Successful": [], "Failed": failed})
         try:
+            if operation == "BatchExecuteStatement":
+                return await self.insert(request, asked["Statements"])
             return await self.forward(request, raw, operation, failed)
         except ClientError:
             if request.transport is not None:
                 request.transport.abort()  # as it was done to us
             return web.Response()
 
+    async def insert(
+        self, request: web.Request, statements: list[dict[str, Any]]
+    ) -> web.Response:
+        """Send each statement as a Put; a fault of one is that of the batch."""
+        answers: list[dict[str, Any]] = []
+        target = {"X-Amz-Target": "DynamoDB_20120810.PutItem"}
+        for statement in statements:
+            raw = json.dumps(read_insert(statement)).encode()
+            reply = await self.forward(request, raw, "PutItem", [], target)
+            said = json.loads(reply.body if isinstance(reply.body, bytes) else b"{}")
+            exists = "ConditionalCheckFailed" in said.get("__type", "")
+            if reply.status != HTTPStatus.OK and not exists:
+                return reply
+            error = {"Error": {"Code": "DuplicateItem", "Message": "It exists."}}
+            answers.append(error if exists else {})
+        return web.json_response({"Responses": answers})
+
     async def forward(
-        self, request: web.Request, raw: bytes, operation: str, failed: list[Any]
+        self,
+        request: web.Request,
+        raw: bytes,
+        operation: str,
+        failed: list[Any],
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> web.Response:
         """Ask, and hand the answer on."""
         headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP}
+        headers |= more
         url = f"{self.upstream}{request.rel_url}"
         async with self.http.post(url, data=raw, headers=headers) as reply:
             body = await reply.read()

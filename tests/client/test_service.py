@@ -7,18 +7,19 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 import pytest
 import uvicorn
 
-from piecework import Context, PermanentError, Pipeline, Stage
+from piecework import Context, PermanentError, Stage
 from piecework.client import Client
+from piecework.declared import as_pipeline
 from piecework.errors import StoreError
 from piecework.settings import Settings
-from piecework_examples.quickstart import Paragraph
+from piecework_examples.quickstart import Paragraph, word_count
 from piecework_examples.service.app import make_app
 from piecework_examples.service.errors import status_of
 from piecework_simulation.in_process import InProcessAws, ModelClient, worker_beside
@@ -71,8 +72,8 @@ class Service:
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
         """Run a worker."""
-        stages = [Stage(self.count, name="count")]
-        pipeline = Pipeline("word-count", payload=Paragraph, stages=stages)
+        declared = as_pipeline(word_count)
+        pipeline = replace(declared, stages=[Stage(self.count, name="word_count")])
         async with worker_beside(self.aws, {"word-count": pipeline}, [__name__]):
             yield
 

@@ -57,6 +57,7 @@ def params(rng: Random, name: str) -> dict[str, Any]:
     """Return parameters as our own requests have them, filled by chance."""
     table = {"TableName": "piecework-local-checkpoints"}
     named: dict[str, Any] = {
+        "delete_item": lambda: write(rng, "Key"),
         "update_item": lambda: write(rng, "Key") | {"UpdateExpression": text(rng)},
         "put_item": lambda: write(rng, "Item"),
         "get_item": lambda: {**table, "Key": item(rng), "ConsistentRead": True},
@@ -64,6 +65,12 @@ def params(rng: Random, name: str) -> dict[str, Any]:
         "transact_write_items": lambda: {
             "TransactItems": [{"Update": write(rng, "Key")} for _ in range(3)],
             "ClientRequestToken": text(rng),
+        },
+        "batch_execute_statement": lambda: {
+            "Statements": [
+                {"Statement": text(rng), "Parameters": [*item(rng).values()]}
+                for _ in range(3)
+            ]
         },
         "batch_write_item": lambda: {
             "RequestItems": {"t": [{"PutRequest": {"Item": item(rng)}}]}

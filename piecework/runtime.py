@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    MissingDependencyException,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
@@ -57,6 +58,14 @@ if TYPE_CHECKING:
 
 #: Errors whose message says more than the code of AWS.
 TOLD: Final = frozenset({"aws.clock.skewed", "aws.service.unavailable"})
+#: The source of the credentials fails, not AWS: the user has to sign in again.
+UNREADABLE: Final = frozenset(
+    {
+        "aws.credentials.invalid",
+        "aws.credentials.missing",
+        "aws.credentials.unavailable",
+    }
+)
 #: botocore retries an AWS request only a few times, so that its retries and those of
 #: piecework do not multiply. A request that still fails is retried by piecework.
 RETRIES = {"mode": "standard", "total_max_attempts": 4}
@@ -294,13 +303,28 @@ def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[N
             message = failure.message
         raise UsageError(message, code=failure.code) from error
     except (BotoCoreError, OSError) as error:
-        raise tls_error(error, where, time.time()) or unreachable(endpoint) from error
+        known = unreadable(error) or tls_error(error, where, time.time())
+        raise known or unreachable(endpoint) from error
     except Exception as error:
         # To import the type would load half of the SDK.
         if "ResponseParserError" not in type_names(error):
             raise
         message = f"The answer of {where} is not one of AWS: a proxy may have sent it."
         raise UnreachableError(message) from error
+
+
+def unreadable(error: Exception) -> UsageError | None:
+    """Return the error of credentials that cannot be read; None for other errors."""
+    if isinstance(error, MissingDependencyException):
+        message = "The profile is one of `aws login`, and no `aws` is on the PATH."
+        step = "Put the AWS CLI on the PATH, or run `pip install 'botocore[crt]'`."
+        return UsageError(message, code="aws.credentials.missing", next_step=step)
+    code = classify(error).code
+    if code not in UNREADABLE:
+        return None
+    message = f"The AWS credentials cannot be read: {error}"
+    step = "Sign in again, with `aws login` or `aws sso login`."
+    return UsageError(message, code=code, next_step=step)
 
 
 def unreachable(endpoint: Endpoint) -> UnreachableError:

@@ -20,6 +20,7 @@ from piecework.aws.endpoint import (
     is_loopback,
     refuse_two_meanings,
 )
+from piecework.aws.login import read_logins
 from piecework.aws.trust import mend_client, tls_error
 from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, tenant_prefix, webhooks_pk
 from piecework.domain.rows import WorkerRow
@@ -304,5 +305,8 @@ def _make_client(service: str, target: Target, region: str) -> Any:
 
 def _make_session() -> Any:
     import boto3
+    import botocore.session
 
-    return boto3.Session()
+    core = botocore.session.Session()
+    read_logins(core)
+    return boto3.Session(botocore_session=core)

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiobotocore.session import AioSession
 
+from piecework.aws.login import read_logins
 from piecework.aws.transport.genuine import require_genuine
 from piecework.aws.trust import mend_client
 
@@ -47,12 +48,17 @@ def new_session(
         region_name: The region of its clients; default: the SDK's configuration.
         profile_name: The profile; default: the SDK's own choice.
         ignore_profile: Read neither the user's profile nor the configuration file.
+
+    Raises:
+        botocore.exceptions.ConfigParseError: The configuration cannot be read.
     """
     nothing = (None, None, None, None)
     unread = {"profile": nothing, "config_file": nothing} if ignore_profile else None
     session = CheckedSession(unread, profile=profile_name)
     if region_name is not None:
         session.set_config_variable("region", region_name)
+    if not ignore_profile:
+        read_logins(session)
     return session
 
 

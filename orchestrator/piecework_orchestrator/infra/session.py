@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from piecework.aws.endpoint import Endpoint, find_endpoint, is_loopback
+from piecework.aws.login import read_logins
 from piecework.aws.trust import mend_client
 from piecework_orchestrator.infra.change_set import Change
 from piecework_orchestrator.infra.environment import Environment
@@ -73,9 +74,11 @@ def _client_factory(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
     # As in piecework.runtime: never use the user's profiles for the embedded AWS.
     unread = {"profile": unset, "config_file": unset}
     overrides = unread if endpoint.source == "embedded" else None
+    core = botocore.session.Session(overrides)
+    if overrides is None:
+        read_logins(core)
     session = boto3.Session(
-        region_name=region or endpoint.region or None,
-        botocore_session=botocore.session.Session(overrides),
+        region_name=region or endpoint.region or None, botocore_session=core
     )
     config = Config(
         connect_timeout=5,

@@ -165,6 +165,43 @@ ONE_PUT: Final = Quota(
     f"{_S3}upload-objects.html",
     raised=False,
 )
+_ECS: Final = "https://docs.aws.amazon.com/general/latest/gr/ecs-service.html"
+ON_DEMAND_VCPU: Final = Quota(
+    "",
+    "vCPU of tasks on demand in a new account: 11 small workers and the reconciler",
+    6,
+    "vCPU",
+    "Amazon ECS endpoints and quotas",
+    _ECS,
+    raised=True,
+)
+SPOT_VCPU: Final = Quota(
+    "",
+    "vCPU of tasks on Spot in a new account: 12 small workers",
+    6,
+    "vCPU",
+    "Amazon ECS endpoints and quotas",
+    _ECS,
+    raised=True,
+)
+TASKS: Final = Quota(
+    "",
+    "tasks of one service, and so workers of one deployment",
+    5_000,
+    "tasks",
+    "Amazon ECS endpoints and quotas",
+    _ECS,
+    raised=True,
+)
+STARTS: Final = Quota(
+    "",
+    "starts of tasks by one service on Fargate",
+    500,
+    "tasks a minute",
+    "Amazon ECS endpoints and quotas",
+    _ECS,
+    raised=False,
+)
 ALL: Final = (
     PARTITION_WRITES,
     PARTITION_READS,
@@ -181,4 +218,8 @@ ALL: Final = (
     PREFIX_READS,
     PREFIX_WRITES,
     ONE_PUT,
+    ON_DEMAND_VCPU,
+    SPOT_VCPU,
+    TASKS,
+    STARTS,
 )

@@ -31,6 +31,14 @@ from piecework.store.serialization import from_item
 from piecework_orchestrator.embedded import server
 from piecework_orchestrator.embedded.deploy import make_client
 from piecework_orchestrator.embedded.server import find
+from piecework_orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra.quotas import (
+    ON_DEMAND,
+    SPOT,
+    fleet_of,
+    raise_command,
+    read_quota,
+)
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("aiobotocore", "boto3", "pydantic", "structlog")
@@ -63,10 +71,13 @@ def run_checks(
     settings: Settings,
     environ: Mapping[str, str] = os.environ,
     queues: Sequence[str] = (),
+    *,
+    aws: bool = False,
 ) -> list[Check]:
     """Check the machine, then the endpoint, then the deployed resources.
 
     `queues` are those of pipelines, beside the default queue and those of workers.
+    `aws`: read the quotas of the account, too.
     """
     done = [_check_python(), _check_packages()]
     try:
@@ -82,7 +93,10 @@ def run_checks(
     credentials = _check_credentials(target)
     done.append(credentials)
     if all(check.ok for check in done):
-        done += _check_resources(settings, target, region.detail.split()[0], queues)
+        where = region.detail.split()[0]
+        done += _check_resources(settings, target, where, queues)
+        if aws:
+            done += _check_quotas(target, where)
     return done
 
 
@@ -227,6 +241,33 @@ def _check_resources(
     call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
     yield _check_call(f"bucket {bucket}", call)
     yield _check_webhooks(settings, dynamodb)
+
+
+def _check_quotas(target: Target, region: str) -> Iterator[Check]:
+    """Tell how many small workers each quota of Fargate allows.
+
+    They are bought as service.yaml does by default; `infra deploy` compares the quotas
+    with the fleet that its parameters name.
+    """
+    if target.loopback:
+        yield Check("quotas", ok=True, detail="an emulator has none")
+        return
+    client = _make_client("service-quotas", target, region)
+    fleet = fleet_of(Environment("", ""), {})
+    for quota in (ON_DEMAND, SPOT):
+        try:
+            allowed = read_quota(client, quota)
+        except PieceworkError as error:
+            yield Check(quota.name, ok=False, detail=error.message)
+            continue
+        if allowed is None:
+            detail = "may not be read: servicequotas:GetServiceQuota"
+            yield Check(quota.name, ok=True, detail=detail)
+            continue
+        most = fleet.most(quota, allowed)
+        step = f"run `{raise_command(quota, 100)}`" if most < 1 else ""
+        detail = f"{allowed:g}: {most} small workers, in the default split"
+        yield Check(quota.name, ok=most >= 1, detail=detail, next_step=step)
 
 
 def _queues_of_workers(settings: Settings, dynamodb: Any) -> set[str]:

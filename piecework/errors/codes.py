@@ -1553,6 +1553,14 @@ ROWS: Final = (
         "Write `--parameter Name=value`; see `piecework infra deploy --help`.",
     ),
     Code(
+        "infra.environment.elsewhere",
+        PERMANENT,
+        "The account has this environment in another region, or roles that an earlier "
+        "deploy left.",
+        "Name another environment (`env`), or deploy in its own region. If no region "
+        "has it, delete the role that the message names.",
+    ),
+    Code(
         "infra.parameter.missing",
         PERMANENT,
         "A parameter of a stack has no value, and no earlier stack exports one.",
@@ -1581,6 +1589,12 @@ ROWS: Final = (
         PERMANENT,
         "The account lacks a role of ECS, and the deploy role may not create it.",
         "An administrator runs the command that the error names; then deploy again.",
+    ),
+    Code(
+        "infra.subnets.too_small",
+        PERMANENT,
+        "The subnets have fewer addresses than `MaxWorkers` needs during an update.",
+        "Set a smaller MaxWorkers, or name larger subnets.",
     ),
     Code(
         "infra.stack.busy",

@@ -60,6 +60,14 @@ def test_an_alarm_publishes_its_start_and_its_end(
     assert [["acme-prod-alarms"]] * 2 == [alarm["AlarmActions"], alarm["OKActions"]]
 
 
+@pytest.mark.parametrize("name", ["throttles", "table-throttles"])
+def test_a_throttled_minute_alone_raises_no_alarm(name: str) -> None:
+    """A new table throttles its first minute, and doubles its capacity by itself."""
+    (alarm,) = (a for a in TELLING.values() if a["AlarmName"] == f"{PREFIX}{name}")
+
+    assert 2 <= alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"])
+
+
 @each_telling
 def test_an_alarm_has_the_first_command_to_type(alarm: dict[str, Any]) -> None:
     assert re.match(r"(PIECEWORK_ENV=prod piecework|aws) ", first_command(alarm))

@@ -18,7 +18,10 @@ from botocore import xform_name
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("piecework", "workers", "orchestrator")
 #: The services whose clients our code makes.
-SERVICES = {"cloudformation", "dynamodb", "iam", "s3", "sqs", "sts"}
+SERVICES = {
+    *("cloudformation", "dynamodb", "ec2", "iam", "s3", "service-quotas"),
+    *("sqs", "sts"),
+}
 #: Our own verbs have the names of operations of one word: they are calls of these only.
 CLIENTS = {"client", "dynamodb", "cloudformation", "sqs", "s3"}
 #: Only the embedded AWS is called here, and it needs no role.

@@ -33,6 +33,7 @@ PLACES = {
         f"stack/{name}": f"{ARN}stack/piecework-prod-{name}/*"
         for name in ("alarms", "data", "network", "scaling", "service")
     },
+    "role-of-workers": "arn:aws:iam::000000000000:role/piecework-prod-worker",
     "role-of-ecs": f"{SERVICE_ROLES}/ecs.amazonaws.com/AWSServiceRoleForECS",
     "role-of-scaling": (
         f"{SERVICE_ROLES}/ecs.application-autoscaling.amazonaws.com/"

@@ -42,6 +42,8 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
         # Each deletion names a version.
         "DeleteObject": frozenset({"s3:DeleteObjectVersion"}),
     },
+    "ec2": {"DescribeSubnets": frozenset({"ec2:DescribeSubnets"})},
+    "service-quotas": {"GetServiceQuota": frozenset({"servicequotas:GetServiceQuota"})},
     "cloudformation": {
         name: frozenset({f"cloudformation:{name}"})
         for name in (

@@ -27,8 +27,8 @@ GRANTED = {
 OWN = {pair for row in DEPLOY for pair in row.pairs("*")}
 #: What the deploy role may do for CloudFormation, besides what its own code calls.
 THEIRS = {action for action, _ in GRANTED - OWN}
-#: CloudFormation and the deploy command make the roles of services by one grant.
-SHARED = {"iam:CreateServiceLinkedRole"}
+#: CloudFormation and the deploy command do this by one grant.
+SHARED = {"ec2:DescribeSubnets", "iam:CreateServiceLinkedRole"}
 #: The features behind `EXCLUDED`: no template sets these properties.
 UNSET = {
     "AWS::DynamoDB::Table": (

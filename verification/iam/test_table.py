@@ -21,7 +21,7 @@ PLAIN = roles()
 ALL_TENANTS = {"worker", "reconciler", "execution"}
 #: Actions that name no resource: IAM knows none for them.
 NAMELESS = {
-    *("ecr:GetAuthorizationToken", "kms:ListAliases"),
+    *("ecr:GetAuthorizationToken", "kms:ListAliases", "servicequotas:GetServiceQuota"),
     *("ecs:DeregisterTaskDefinition", "ecs:DescribeTaskDefinition"),
     "logs:DescribeLogGroups",
     "cloudwatch:DescribeAlarms",

@@ -131,18 +131,22 @@ def doctor(
             show_default=False,
         ),
     ] = None,
+    aws: Annotated[
+        bool, typer.Option("--aws", help="Also read the quotas of the account.")
+    ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Check everything that a run needs.
 
-    It finds the queues of running workers; --queue names others.
+    It finds the queues of running workers; --queue names others. --aws tells how many
+    workers the account's vCPU of Fargate allow.
 
     The exit code is 2 if a check fails.
     """
 
     def run(out: Output) -> int:
         queues = [require_queue(name) for name in queue or ()]
-        found = checks.run_checks(load_settings(), queues=queues)
+        found = checks.run_checks(load_settings(), queues=queues, aws=aws)
         columns = [
             Column("", lambda check: "ok" if check["ok"] else "fails"),
             Column("CHECK", "name", shrinks=True),

@@ -27,6 +27,8 @@ from piecework_orchestrator.infra.environment import (
     resolve_parameters,
 )
 from piecework_orchestrator.infra.errors import translated_aws_errors
+from piecework_orchestrator.infra.look_ahead import look_ahead
+from piecework_orchestrator.infra.quotas import shortages
 from piecework_orchestrator.infra.service_roles import ensure_service_roles
 from piecework_orchestrator.infra.session import AwsSession, Interaction
 from piecework_orchestrator.infra.stack import Stack, StackState, follow, require_ready
@@ -49,11 +51,16 @@ class DeployRequest:
 
 @dataclass(slots=True)
 class DeployRun:
-    """The stacks of one deploy, and the outputs of the stacks that are done."""
+    """The stacks of one deploy, and the outputs of the stacks that are done.
+
+    Attributes:
+        present: The stacks that existed before it.
+    """
 
     session: AwsSession
     request: DeployRequest
     parts: list[Part]
+    present: Mapping[Part, StackState]
     outputs: dict[Part, Mapping[str, str]] = field(default_factory=dict)
 
     def propose(self, part: Part) -> Proposal:
@@ -76,6 +83,8 @@ def deploy(
     """
     done = []
     run = prepare(session, request)
+    for line in shortages(session, request.environment, run.parts, run.present):
+        interaction.report(line)
     for part in run.parts:
         outcome = _deploy_part(run, run.propose(part), interaction)
         run.outputs[part] = outcome.outputs
@@ -95,15 +104,20 @@ def diff(session: AwsSession, request: DeployRequest) -> list[StackResult]:
 
 
 def prepare(session: AwsSession, request: DeployRequest) -> DeployRun:
-    """Choose the stacks, and check all parameters before anything is changed."""
+    """Choose the stacks, and check all parameters before anything is changed.
+
+    Raises:
+        UsageError: A parameter is wrong, or `look_ahead` refuses.
+    """
     environment = request.environment
     states = {part: session.stack(environment, part).find() for part in Part}
     present = {part: state for part, state in states.items() if state is not None}
     chosen = request.parts or required_parts(environment, present)
     parts = [part for part in Part if part in chosen]
     check_parameters(environment, parts, present)
+    look_ahead(session, environment, parts, present)
     outputs = {part: found.outputs for part, found in present.items()}
-    return DeployRun(session, request, parts, outputs)
+    return DeployRun(session, request, parts, present, outputs)
 
 
 def required_parts(environment: Environment, present: Collection[Part]) -> list[Part]:

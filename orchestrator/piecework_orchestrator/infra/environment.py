@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from piecework.errors import UsageError
 from piecework.settings import Settings, from_environment, load_settings
+from piecework_orchestrator.infra.stack import StackState
 from piecework_orchestrator.infra.templates import Part, Template, load, stack_name
 
 #: Command-line options with a name of their own, and the template parameter of each.
@@ -307,6 +308,20 @@ def resolve_parameters(
         if name not in explicit and name not in previous and "Default" not in facts
     )
     return StackParameters(explicit, previous, missing)
+
+
+def parameter(
+    environment: Environment, part: Part, name: str, present: Mapping[Part, StackState]
+) -> str:
+    """Return the value that a deploy would give to one parameter of a stack.
+
+    Outputs of earlier stacks are not looked at.
+    """
+    template = load(part)
+    current = present[part].parameters if part in present else {}
+    values = resolve_parameters(template, environment, {}, current)
+    default = template.parameters.get(name, {}).get("Default", "")
+    return {**values.previous, **values.explicit}.get(name, str(default))
 
 
 def refuse_unknown(environment: Environment, templates: Iterable[Template]) -> None:

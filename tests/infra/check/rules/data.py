@@ -123,7 +123,10 @@ def keys_used(templates: Templates) -> Iterator[str]:
         encryption = [by_default(bucket) for _, bucket in stack.of(BUCKET)]
         used = {
             *(each.get("KmsMasterKeyId") for _, each in stack.of(QUEUE)),
-            *(t["SSESpecification"].get("KMSMasterKeyId") for _, t in stack.of(TABLE)),
+            *(
+                table.get("SSESpecification", {}).get("KMSMasterKeyId")
+                for _, table in stack.of(TABLE)
+            ),
             *(
                 each["ServerSideEncryptionByDefault"].get("KMSMasterKeyID")
                 for each in encryption
@@ -210,8 +213,13 @@ RULES: dict[str, Rule] = {
     "a table has point in time recovery": settings(
         TABLE, {"PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled": True}
     ),
-    "a table is encrypted with a key that can be audited": settings(
-        TABLE, {"SSESpecification.SSEEnabled": True}
+    # With SSEEnabled alone it has the key of AWS in the account, which KMS bills.
+    "without a customer key a table has the key that costs nothing": all_of(
+        TABLE,
+        lambda table, stack: (
+            table.get("SSESpecification", {}).get("SSEEnabled", False)
+            is (stack.parameters["Encryption"] == "customer")
+        ),
     ),
     "a table refuses deletion unless a parameter allows it": every(
         all_of(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from ipaddress import ip_network
 
+from piecework_orchestrator.infra.look_ahead import (
+    GENERATIONS,
+    KEPT_BY_AWS,
+    RECONCILERS,
+)
 from tests.infra.check.render import Stack
 from tests.infra.check.rules.rule import Rule, all_of, every, settings
 from tests.infra.check.samples import REGION
@@ -64,6 +70,22 @@ def public_by_choice(stack: Stack) -> bool:
     )
 
 
+def addresses(templates: Templates) -> Iterator[str]:
+    """Yield the networks without an address for each worker of an update."""
+    most = templates.parsed["scaling"]["Parameters"]["MaxWorkers"]["MaxValue"]
+    needed = GENERATIONS * (most + RECONCILERS)
+    for stack in templates.stacks("network"):
+        subnets = [stack.properties(name) for name in task_subnets(stack)]
+        found = sum(
+            ip_network(subnet["CidrBlock"]).num_addresses - KEPT_BY_AWS
+            for subnet in subnets
+        )
+        # Private endpoints, and a gateway, are in the same subnets.
+        found -= len(subnets) * (len(CORE) + len(CHOSEN)) + len(subnets)
+        if found < needed:
+            yield f"Cidr {stack.parameters['Cidr']}: {found} of {needed} addresses"
+
+
 def internet_route(stack: Stack) -> bool:
     ways = {
         route["RouteTableId"]: "nat" if "NatGatewayId" in route else "public"
@@ -117,6 +139,7 @@ RULES: dict[str, Rule] = {
     "tasks are in two zones": network(
         lambda stack: len({zone(stack, each) for each in task_subnets(stack)}) >= 2
     ),
+    "the subnets hold the most workers twice": addresses,
     "no subnet gives out public addresses by itself": all_of(
         "AWS::EC2::Subnet", lambda subnet, _: not subnet.get("MapPublicIpOnLaunch")
     ),

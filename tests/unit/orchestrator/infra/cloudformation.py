@@ -195,10 +195,48 @@ class FakeInteraction:
             raise self.no
 
 
+@dataclass
+class Account:
+    """IAM, EC2 and Service Quotas of an account with the quotas of an old one.
+
+    Attributes:
+        roles: The names of its roles.
+        free: The free addresses of each subnet, which is a /24.
+        vcpus: The quotas of Fargate.
+        denied: The operations that it refuses.
+    """
+
+    roles: set[str] = field(default_factory=set)
+    free: int = 251
+    vcpus: float = 4000.0
+    denied: set[str] = field(default_factory=set)
+
+    def get_role(self, RoleName: str) -> dict[str, Any]:  # noqa: N803
+        self._check("GetRole", "AccessDenied")
+        if RoleName not in self.roles:
+            raise refused("GetRole", "NoSuchEntity")
+        return {"Role": {"RoleName": RoleName}}
+
+    def describe_subnets(self, SubnetIds: list[str]) -> dict[str, Any]:  # noqa: N803
+        self._check("DescribeSubnets", "UnauthorizedOperation")
+        subnet = {"CidrBlock": "10.0.0.0/24", "AvailableIpAddressCount": self.free}
+        return {"Subnets": [subnet for _ in SubnetIds]}
+
+    def get_service_quota(self, **_: str) -> dict[str, Any]:
+        self._check("GetServiceQuota", "AccessDeniedException")
+        return {"Quota": {"Value": self.vcpus}}
+
+    def _check(self, operation: str, code: str) -> None:
+        if operation in self.denied:
+            raise refused(operation, code)
+
+
 def session_of(cloudformation: Any, **clients: Any) -> AwsSession:
     """Return a session with fake clients."""
+    services = ("iam", "ec2", "service-quotas")
+    found = {**dict.fromkeys(services, Account()), **clients}
     return AwsSession(
-        make_client=clients.__getitem__,
+        make_client=found.__getitem__,
         cloudformation=cloudformation,
         account="111122223333",
         region="eu-central-1",

@@ -51,7 +51,17 @@ Parameters: {NAMES}
   SecurityGroupId: {{Type: String, Default: ""}}
   KeyArn: {{Type: String, Default: ""}}
   Size: {{Type: String, Default: small}}
+  WorkerSize: {{Type: String, Default: small}}
+  OnDemandBase: {{Type: Number, Default: 1}}
+  OnDemandWeight: {{Type: Number, Default: 1}}
+  SpotWeight: {{Type: Number, Default: 3}}
+Mappings: {{Sizes: {{small: {{Cpu: "512"}}, large: {{Cpu: "2048"}}}}}}
 Resources: {{Workers: {{Type: "AWS::ECS::Service"}}}}
+"""
+SCALING = f"""
+Parameters: {NAMES}
+  MaxWorkers: {{Type: Number, Default: 20}}
+Resources: {{Thing: {{Type: "AWS::SNS::Topic"}}}}
 """
 PLAIN = f"""
 Parameters: {NAMES}
@@ -63,7 +73,7 @@ FILES = {
     "roles.yaml": ROLES,
     "deployer.yaml": ROLES,
     "service.yaml": SERVICE,
-    "scaling.yaml": PLAIN,
+    "scaling.yaml": SCALING,
     "alarms.yaml": PLAIN,
     "data-stack-policy.json": '{"Statement": ["as written"]}',
 }

@@ -4,7 +4,8 @@ A job has the shape of its submit. A worker compares it with that of its own pip
 before it continues a chunk. It goes on across a change that is safe for the rows of
 this chunk. It stops the chunk before anything is sent if the change is not.
 
-    stages      their order, compensations, value types, and kinds of effects
+    stages      their order, compensations, value types, kinds of effects, and the
+                functions with an effect that they call
     pivot       its name
     result      the stage whose value is the result
     payload     a digest of its schema
@@ -31,12 +32,14 @@ class StageShape:
         is_compensable: Whether it has a compensation.
         value: A digest of the schema of its value.
         effects: The kinds of effects of the dependencies that its functions name.
+        calls: The names of the functions with an effect that its functions name.
     """
 
     name: str
     is_compensable: bool = False
     value: str = ""
     effects: Mapping[str, str] = field(default_factory=dict)
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,13 @@ class Shape:
     def write(self) -> str:
         """Return the shape as short JSON."""
         stages = [
-            [stage.name, int(stage.is_compensable), stage.value, dict(stage.effects)]
+            [
+                stage.name,
+                int(stage.is_compensable),
+                stage.value,
+                dict(stage.effects),
+                stage.calls,
+            ]
             for stage in self.stages
         ]
         whole = [stages, self.pivot, self.result, self.payload, int(self.has_join)]
@@ -72,8 +81,8 @@ class Shape:
         """Read what `write` has written."""
         stages, pivot, result, payload, has_join = json.loads(text)
         found = (
-            StageShape(name, bool(undo), value, effects)
-            for name, undo, value, effects in stages
+            StageShape(name, bool(undo), value, effects, tuple(calls))
+            for name, undo, value, effects, calls in stages
         )
         return cls(tuple(found), pivot, result, payload, bool(has_join))
 
@@ -150,6 +159,7 @@ def reasons(old: Shape, new: Shape, rows: ChunkRows) -> Iterator[str]:
         return
     yield from reasons_of_the_pivot(old, new, rows)
     yield from reasons_of_a_rename(old, new, rows)
+    yield from reasons_of_a_moved_call(old, new, rows)
     before, after = old.stage(rows.stage), new.stage(rows.stage)
     if before is None or after is None or rows.stage in rows.completed:
         return
@@ -202,6 +212,39 @@ def reasons_of_a_rename(old: Shape, new: Shape, rows: ChunkRows) -> Iterator[str
                 )
 
 
+def reasons_of_a_moved_call(old: Shape, new: Shape, rows: ChunkRows) -> Iterator[str]:
+    """Yield a reason for a call that the chunk would make again, or never.
+
+    A stage that has completed does not run again. A call that has left it for a stage
+    that has not would be made twice, and one that has come to it would be left out.
+    """
+    for before in old.stages:
+        after = new.stage(before.name)
+        kept = () if after is None else after.calls
+        is_done = before.name in rows.completed
+        if is_done and before.name not in rows.affected:
+            continue
+        for call in (each for each in before.calls if each not in kept):
+            now = [stage.name for stage in new.stages if call in stage.calls]
+            came = [
+                name
+                for name in now
+                if (was := old.stage(name)) is None or call not in was.calls
+            ]
+            ahead = [name for name in came if name not in rows.completed]
+            if is_done and ahead:
+                yield (
+                    f"the call of {call!r} was in {before.name!r}, which has acted, "
+                    f"and is in {ahead[0]!r} now: it would be made again"
+                )
+            if not is_done and came and {*now} <= {*rows.completed}:
+                yield (
+                    f"the call of {call!r} was in {before.name!r}, which has not "
+                    f"completed, and is in {came[0]!r} now, which has: it would never "
+                    "be made"
+                )
+
+
 def differences(old: Shape, new: Shape) -> Iterator[str]:
     """Yield a clause for each change."""
     for name in old.names:
@@ -239,3 +282,5 @@ def stage_differences(old: StageShape | None, new: StageShape | None) -> Iterato
         yield f"the value of {new.name!r} has another type"
     if dict(old.effects) != dict(new.effects):
         yield f"the effects of {new.name!r} are others"
+    if old.calls != new.calls:
+        yield f"{new.name!r} calls other functions with an effect"

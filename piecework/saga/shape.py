@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from inspect import unwrap
+from inspect import iscoroutinefunction, unwrap
+from typing import Any
 
 from piecework.dependency import DeclaredCall, Dependency
 from piecework.domain import keys
+from piecework.domain.effect import Effect
+from piecework.domain.identity import path_of
 from piecework.domain.result_types import payload_schema, result_schema
 from piecework.domain.shape import Shape, StageShape
 from piecework.pipelines import COMPENSATE, Pipeline, Stage, StageFunction, variants
@@ -48,6 +51,7 @@ def _stage(stage: Stage) -> StageShape:
         stage.compensate is not None,
         keys.sha256(schema.encode())[:DIGEST],
         dict(_effects(stage)),
+        tuple(sorted({*_calls(stage)})),
     )
 
 
@@ -56,18 +60,49 @@ def _effects(stage: Stage) -> Iterator[tuple[str, str]]:
 
     Only the globals that a function names are known: what these call is not seen.
     """
+    for function in _forward(stage):
+        for dependency in dependencies_of(function):
+            yield dependency.name, dependency.effect.value
+
+
+def _calls(stage: Stage) -> Iterator[str]:
+    """Yield the names of the functions with an effect that a stage names.
+
+    A function that only `ctx.call` connects with its dependency counts, if the stage
+    names a dependency with an effect.
+    """
+    for function in _forward(stage):
+        found = [*named_by(function)]
+        has_effect = any(
+            isinstance(each, Dependency) and each.effect is not Effect.PURE
+            for each in found
+        )
+        for each in found:
+            if isinstance(each, DeclaredCall):
+                if each.dependency.effect is not Effect.PURE:
+                    yield path_of(each)
+            elif has_effect and iscoroutinefunction(each):
+                yield path_of(each)
+
+
+def _forward(stage: Stage) -> Iterator[StageFunction]:
+    """Yield the functions of a stage, but its compensation."""
     for variant, function in variants(stage).items():
         if variant != COMPENSATE:
-            for dependency in dependencies_of(function):
-                yield dependency.name, dependency.effect.value
+            yield function
 
 
 def dependencies_of(function: StageFunction) -> Iterator[Dependency]:
     """Yield the dependencies that a function names, also by their declared calls."""
-    function = unwrap(function)
-    names = getattr(getattr(function, "__code__", None), "co_names", ())
-    for name in names:
-        found = getattr(function, "__globals__", {}).get(name)
+    for found in named_by(function):
         known = found.dependency if isinstance(found, DeclaredCall) else found
         if isinstance(known, Dependency):
             yield known
+
+
+def named_by(function: StageFunction) -> Iterator[Any]:
+    """Yield the globals that a function names."""
+    function = unwrap(function)
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    known = getattr(function, "__globals__", {})
+    yield from (known[name] for name in names if name in known)

@@ -37,6 +37,19 @@ def calls(stages: str, name: str, effect: Effect) -> Shape:
     return Shape(tuple(found), result=stages[-1])
 
 
+def makes(stages: str, **where: str) -> Shape:
+    """Return a shape in which each call is made in some of the stages."""
+    found = [
+        StageShape(
+            name,
+            value="text",
+            calls=tuple(call for call, those in where.items() if name in those),
+        )
+        for name in stages
+    ]
+    return Shape(tuple(found), result=stages[-1])
+
+
 def rows(completed: str = "", stage: str = "", affected: str = "") -> ChunkRows:
     """Return what the rows of a chunk tell."""
     return ChunkRows({*completed}, stage, {*affected})
@@ -94,6 +107,28 @@ PURE, ONCE = Effect.PURE, Effect.NON_IDEMPOTENT
             AT_B,
             "the effects of 'b' are others.",
         ),
+        # A call that left its stage before it was made, or that no stage repeats.
+        (
+            makes("abc", pay="a"),
+            makes("abc", pay="c"),
+            AT_B,
+            "'a' calls other functions",
+        ),
+        (
+            makes("abc", pay="b"),
+            makes("abc", pay="c"),
+            rows("a", "b", "b"),
+            "'b' calls",
+        ),
+        (
+            makes("abc", pay="ac"),
+            makes("abc", pay="c"),
+            rows("a", "b", "a"),
+            "'a' calls",
+        ),
+        (makes("abc", pay="b"), makes("abc", pay="bc"), AT_B, "'c' calls"),
+        (makes("abc", pay="c"), makes("abc", pay="ac"), AT_B, "'a' calls"),
+        (makes("abc", pay="c"), makes("abc"), AT_B, "'c' calls"),
         # A chunk that has not begun runs whatever there is.
         (shape("abc", pivot="a"), shape("xyz", pivot="z"), rows(), "'a' is gone"),
     ],
@@ -135,6 +170,26 @@ def test_a_chunk_goes_on_across_a_safe_change(
         (ABC, shape("bcx"), rows("a", "b", "a"), "'x' may be it"),
         (shape("abc", "a"), shape("xbc", "x"), AT_B, "'a' has acted"),
         (ABC, shape("ac"), rows("a", "c", "b"), "'b' has begun to act"),
+        # A call has moved between a stage that has completed and one that has not.
+        (
+            makes("abc", pay="a"),
+            makes("abc", pay="c"),
+            rows("a", "b", "a"),
+            "'pay' was in 'a', which has acted, and is in 'c' now",
+        ),
+        (
+            makes("abc", pay="a"),
+            makes("axbc", pay="x"),
+            rows("a", "b", "a"),
+            "it would be made again",
+        ),
+        (
+            makes("abc", pay="c"),
+            makes("abc", pay="a"),
+            AT_B,
+            "'pay' was in 'c', which has not completed, and is in 'a' now",
+        ),
+        (makes("abc", pay="b"), makes("ac", pay="a"), rows("a", "b"), "never be made"),
         # What was sent without a record of it would be sent again, or the other way.
         (calls("abc", "b", PURE), calls("abc", "b", ONCE), AT_B, "was pure and is"),
         (calls("abc", "b", ONCE), calls("abc", "b", PURE), AT_B, "and is pure now"),
@@ -218,6 +273,7 @@ def test_the_shape_of_a_pipeline_comes_back_from_its_text() -> None:
     assert [{"model": "pure"}, {"shop": "non_idempotent"}] == [
         stage.effects for stage in found.stages
     ]
+    assert [(), ("reserve",)] == [stage.calls for stage in found.stages]
     assert [False, True] == [stage.is_compensable for stage in found.stages]
     assert ("think", "", True) == (found.result, found.pivot, found.has_join)
     assert found == Shape.read(found.write())

@@ -53,6 +53,11 @@ class Settings:
     owner: str = setting("the operator of this deployment", pattern=r"^\S.{0,255}$")
     runbook: str = setting("docs/runbooks/dead-letters.md", pattern=r"^\S.{0,1023}$")
 
+    #: The name of the code that this process runs, such as a revision or a tag of its
+    #: image. Chunks, results and dead letters have it. Empty: the image, the checkout
+    #: or the files of the pipeline tell: see `piecework.saga.code_version`.
+    code_version: str = setting("", pattern=r"^[A-Za-z0-9._+@:/-]{0,64}$")
+
     #: Seconds that a lease lasts. The worker renews it every third of this time. A
     #: short lease lets another worker take over a dead worker's chunk sooner; a long
     #: one needs fewer writes.

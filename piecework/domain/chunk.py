@@ -98,6 +98,10 @@ class Chunk:
         "When its lease expires unless it is renewed; empty: it has no owner."
     )
     claim_token = OptionalText("The random token of its last claim.")
+    code_version = ShownText(
+        "The code version of its last claim; empty: it was never claimed, or its "
+        "worker could not tell."
+    )
     renewals = CheckedCount("The renewals of its last claim.")
     lost_fences = Decoded(
         fences, "The claims that never settled: their leases expired.", kind="set"

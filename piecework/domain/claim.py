@@ -61,6 +61,11 @@ class Claim:
         return self.chunk.attempts
 
     @property
+    def code_version(self) -> str:
+        """The code version of the chunk's pipeline in the claim's worker."""
+        return self.chunk.code_version
+
+    @property
     def recoveries(self) -> int:
         """The number of recovery claims of the chunk; 0 for an attempt."""
         return self.chunk.recoveries

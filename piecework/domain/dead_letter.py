@@ -93,6 +93,7 @@ class DeadLetterRow(Row):
     claims = ShownNumber("The claims of the chunk.")
     receive_count = ShownNumber("How often SQS delivered the last message.")
     worker = ShownText("Its last owner.")
+    code_version = ShownText("The code version of that owner; empty: not known.")
     # The compensation.
     compensation = AnyText("The result of the compensation.")
     uncompensated_stages = Decoded(

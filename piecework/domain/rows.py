@@ -80,6 +80,7 @@ class StageRow(Row):
     started_at = OptionalText("When the stage started.")
     finished_at = Text("When the stage completed.")
     worker = OptionalText("The worker that completed it.")
+    code_version = ShownText("The code version of that worker; empty: not known.")
     attempt = OptionalNumber("The attempt of the chunk that completed it.")
     gen = OptionalNumber("The generation that completed it.")
     fence = OptionalNumber("The claim that completed it.")
@@ -332,6 +333,9 @@ class WorkerRow(Row):
 
     worker = Text("Its name, as on the chunks that it owns.")
     pipelines = Decoded(name_set, "The pipelines that it runs.", kind="set")
+    code_versions = Decoded(
+        mapping, "The code version of each pipeline, by its name.", kind="map"
+    )
     queues = Decoded(
         name_set, "The queues that it receives from, as views name them.", kind="set"
     )

@@ -50,6 +50,7 @@ class Certificate(BaseModel):
         stopped: The code of the reason for which no further chunk started; or empty.
         patched: The number of each chunk whose payload a redrive has replaced, and the
             SHA-256 of the new payload.
+        code_versions: How many chunks were claimed last by each code version.
         left_out_rows: How many refused rows of the input the submit left out.
         left_out: The first of these rows, such as `line 3`.
     """
@@ -72,6 +73,7 @@ class Certificate(BaseModel):
     join_error: str = ""
     tolerated: int = 0
     stopped: str = ""
+    code_versions: dict[str, int] = {}
     left_out_rows: int = 0
     left_out: list[str] = []
 
@@ -212,6 +214,7 @@ def certify(
         join_error=join_error,
         tolerated=job.tolerated_chunks,
         stopped=job.stopped_code,
+        code_versions=dict(sorted(snapshot.by_version.items())),
         left_out_rows=job.left_out_rows,
         left_out=job.left_out,
     )

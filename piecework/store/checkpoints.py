@@ -233,6 +233,7 @@ class ChunkCheckpoints:
             "fence": fence,
             "started_at": self._started_at or self.claim.chunk.claimed_at or None,
             "worker": self.claim.worker,
+            "code_version": self.claim.code_version or None,
             "attempt": self.claim.attempt,
             "label": self.claim.chunk.label or None,
             "number": self._number_of(stage.name),

@@ -74,7 +74,7 @@ RECOVER = (
 SET_OWNER = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
     " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
-    " receive_count = :receive_count, renewals = :zero"
+    " receive_count = :receive_count, renewals = :zero, code_version = :code_version"
 )
 #: What a wait has left on the chunk.
 WAIT = "retry_at, blocked_on, due_at, question"
@@ -111,36 +111,47 @@ class Claims:
     rng: Random
 
     async def acquire(
-        self, ref: ChunkRef, *, gen: int, receive_count: int, last: int = 0
+        self,
+        ref: ChunkRef,
+        *,
+        gen: int,
+        receive_count: int,
+        last: int = 0,
+        code_version: str = "",
     ) -> Claim | Refusal:
         """Claim a chunk for an attempt, or return why that is refused.
 
         `last`: the fence of the previous claim that the caller knows; 0: there was
         none. If it is wrong, a second request uses the fence that the first one read.
+        `code_version`: that of the chunk's pipeline in this worker.
         """
+        told = {"receive_count": receive_count, "code_version": code_version}
         for _ in range(2):
-            answer = await self._acquire(
-                ref, gen, receive_count, last, CLAIM, START_ATTEMPT
-            )
+            answer = await self._acquire(ref, gen, told, last, CLAIM, START_ATTEMPT)
             if not isinstance(answer, FenceMismatch):
                 return answer
             last = answer.fence
         return Busy(RECHECK_S)
 
     async def acquire_for_recovery(
-        self, ref: ChunkRef, *, gen: int, receive_count: int, last: int
+        self,
+        ref: ChunkRef,
+        *,
+        gen: int,
+        receive_count: int,
+        last: int,
+        code_version: str = "",
     ) -> Claim | Refusal:
         """Claim a chunk without attempts left, to compensate and dead-letter it."""
-        answer = await self._acquire(
-            ref, gen, receive_count, last, RECOVER, START_RECOVERY
-        )
+        told = {"receive_count": receive_count, "code_version": code_version}
+        answer = await self._acquire(ref, gen, told, last, RECOVER, START_RECOVERY)
         return Busy(RECHECK_S) if isinstance(answer, FenceMismatch) else answer
 
     async def _acquire(
         self,
         ref: ChunkRef,
         gen: int,
-        receive_count: int,
+        told: Mapping[str, object],
         last: int,
         condition: str,
         update: str,
@@ -154,7 +165,7 @@ class Claims:
             "worker": self.worker,
             "now": iso(now),
             "expires": iso(now + self.settings.lease_s),
-            "receive_count": receive_count,
+            **told,
             "max_attempts": self.settings.max_attempts,
             "pending": ChunkStatus.PENDING,
             "waiting": ChunkStatus.WAITING,

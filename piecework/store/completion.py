@@ -43,6 +43,7 @@ class JobSnapshot:
         cached_calls: Calls that a shared response answered.
         outages: How often an outage of AWS deferred a chunk.
         lost_claims: Claims that ended without a settlement; `calls` lacks their calls.
+        by_version: How many chunks were claimed last by each code version.
     """
 
     rows: list[Counted] = field(default_factory=list)
@@ -52,6 +53,7 @@ class JobSnapshot:
     cached_calls: int = 0
     outages: int = 0
     lost_claims: int = 0
+    by_version: Counter[str] = field(default_factory=Counter)
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk, in the order of the chunks."""
@@ -71,6 +73,8 @@ class JobSnapshot:
         self.cached_calls += chunk.cached_calls
         self.outages += chunk.outages
         self.lost_claims += len(chunk.lost_fences)
+        if version := chunk.code_version:
+            self.by_version[version] += 1
 
     @property
     def by_status(self) -> Counter[str]:

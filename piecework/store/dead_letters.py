@@ -108,6 +108,7 @@ class DeadLetters:
             "claims": claim.fence,
             "receive_count": read_optional_int(item, "receive_count"),
             "worker": claim.worker,
+            "code_version": claim.code_version or None,
             "payload": read_optional_text(item, "payload"),
             "payload_sha256": read_optional_text(item, "payload_sha256"),
             "compensation": dead.compensation,

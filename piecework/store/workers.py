@@ -5,7 +5,7 @@ A report is a hint for operators. No claim, lease or takeover depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from piecework.domain import keys
@@ -29,7 +29,7 @@ class WorkerReports:
 
     async def report(
         self,
-        pipelines: Iterable[str],
+        code_versions: Mapping[str, str],
         queues: Iterable[str],
         dependencies: Iterable[str],
         *,
@@ -40,13 +40,15 @@ class WorkerReports:
     ) -> None:
         """Write that the worker lives, and by when it reports again.
 
-        `dependencies`: those that it has called.
+        `code_versions`: that of each pipeline; `dependencies`: those that it has
+        called.
         """
         now = self.clock()
         facts = {
             "v": SCHEMA,
             "worker": self.worker,
-            "pipelines": sorted(pipelines),
+            "pipelines": sorted(code_versions),
+            "code_versions": dict(code_versions),
             "queues": sorted(queue or keys.DEFAULT_QUEUE for queue in queues),
             "dependencies": sorted(dependencies),
             "max_chunks": max_chunks,

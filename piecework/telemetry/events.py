@@ -332,7 +332,7 @@ _OPERATION: Final = {
 _WORKER: Final = {
     "worker.started": event(
         "the worker receives messages; on ECS the event names its task",
-        "pipelines queues max_chunks pid",
+        "pipelines code_versions queues max_chunks pid",
     ),
     "worker.signalled": event(
         "a signal stops the worker; on ECS desired_status is STOPPED if ECS ends the "

@@ -62,8 +62,8 @@ SPANS: Final[Mapping[str, SpanRow]] = MappingProxyType(
         "chunk": _row(
             "internal",
             "a claim, until its outcome is written",
-            f"{_CHUNK} attempt fence worker outcome error_code delay_s calls replayed"
-            " cached retried blocked_on",
+            f"{_CHUNK} attempt fence worker code_version outcome error_code delay_s"
+            " calls replayed cached retried blocked_on",
             **{"error.type": "error_code"},
         ),
         "stage": _row(

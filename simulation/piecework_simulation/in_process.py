@@ -29,6 +29,7 @@ from piecework.cost.meter import Actor, CostMeter, body_size
 from piecework.cost.persistence import Keeper, keeping
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework.saga.code_version import code_versions
 from piecework.settings import Settings
 from piecework.store.completion import Tallies
 from piecework.store.costs import Costs
@@ -266,7 +267,10 @@ async def run_worker(
     """
     log = structlog.get_logger().bind(worker="run")
     isolation = Isolation(names, "run", rt.settings.stage_memory_mb, log)
-    services = open_services(rt, "run", pipelines, log, isolation)
+    versions = code_versions(pipelines.values(), rt.settings)
+    services = open_services(
+        rt, "run", pipelines, log, isolation, code_versions=versions
+    )
     stop = asyncio.Event()
     worker = Worker(services, stop)
     reports = asyncio.create_task(report_until(worker, stop))

@@ -44,7 +44,15 @@ MAPS = frozenset(
     {"counts", "outcomes", "facts", "fingerprints", "deliveries", "compensations"}
     | {"waits", "by_code", "values", "tags", "outputs", "usage", "call_usage", "prices"}
     | {"models", "operations", "actors", "requests", "units", "objects", "bytes"}
-    | {"error_codes", "results", "patched", "by_actor_usd", "advice", "warnings"}
+    | {
+        "error_codes",
+        "code_versions",
+        "results",
+        "patched",
+        "by_actor_usd",
+        "advice",
+        "warnings",
+    }
 )
 #: Names of values of a pipeline.
 ANY = frozenset(

@@ -24,7 +24,7 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
 
     async def report(reports: WorkerReports, in_progress: int) -> None:
         await reports.report(
-            {"b", "a"},
+            {"b": "v1", "a": "v2"},
             [""],
             {"fax"},
             max_chunks=4,
@@ -48,6 +48,7 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
     assert (False, False) == (stopped.is_live(NOW), stopped.is_late(NOW + 51))
     assert ({"a", "b"}, 1.5) == (running.pipelines, running.lease_s)
     assert {"fax"} == running.dependencies
+    assert {"a": "v2", "b": "v1"} == running.code_versions
     assert (iso(NOW + 20), iso(NOW + 40)) == (running.reported_at, running.due_at)
     assert running.is_full
 
@@ -60,7 +61,7 @@ async def test_a_worker_whose_chunks_are_taken_over_is_lost_until_it_reports(
 
     async def report() -> WorkerRow:
         facts = {"max_chunks": 4, "in_progress": 4, "lease_s": 1.5, "due_in_s": 20.0}
-        await worker.report({"a"}, [""], [], **facts)  # type: ignore[arg-type]
+        await worker.report({"a": ""}, [""], [], **facts)  # type: ignore[arg-type]
         return await report_of(store, name)
 
     alive = await report()

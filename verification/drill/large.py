@@ -76,7 +76,7 @@ async def explain_large(chunks: int) -> Large:
         await rt.tallies.add(REF, group, range(start, start + size), chunks)
     await rt.transitions.open(REF, 1)
     await WorkerReports(rt.table, "w", rt.clock).report(
-        ["p"], [""], [], max_chunks=1, in_progress=1, lease_s=60.0, due_in_s=20.0
+        {"p": ""}, [""], [], max_chunks=1, in_progress=1, lease_s=60.0, due_in_s=20.0
     )
     rt.table.client = CountingClient(aws, aws.dynamodb, rt.cost)  # type: ignore[assignment]
     rt.dead_letters.client = rt.table.client

@@ -107,7 +107,7 @@ async def report(scenario: Scenario) -> None:
     """Report a worker, as each worker's process does."""
     reports = WorkerReports(scenario.rt.table, "w1", scenario.rt.clock)
     await reports.report(
-        ("counting",),
+        {"counting": ""},
         ("",),
         (),
         max_chunks=1,

@@ -26,6 +26,7 @@ from piecework.loading import load_pipelines, version_line
 from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import connect
+from piecework.saga.code_version import code_versions
 from piecework.settings import Settings, load_settings
 from piecework.telemetry.health import write_health_file
 from piecework.telemetry.prometheus import publish_metrics
@@ -196,11 +197,15 @@ async def run_services(
         queues = queues or queues_of(pipelines.values())
         for queue in queues:
             await rt.work.named(queue)  # a worker without its queue says so at once
+        versions = code_versions(
+            pipelines.values(), settings, task.image if task else ""
+        )
         task_log = log.bind(task=task.id, zone=task.zone) if task else log
         telemetry.emit(
             task_log,
             "worker.started",
             pipelines=sorted(pipelines),
+            code_versions=sorted({*versions.values()}),
             queues=[queue or DEFAULT_QUEUE for queue in queues],
             max_chunks=settings.max_chunks,
             pid=os.getpid(),
@@ -211,7 +216,7 @@ async def run_services(
         isolation = Isolation(
             names, name, settings.stage_memory_mb, log, settings.blocked_child_s
         )
-        services = open_services(rt, name, pipelines, log, isolation, queues)
+        services = open_services(rt, name, pipelines, log, isolation, queues, versions)
         worker = Worker(services, stop)
         tune_gc()
         memory_guard = stop_at_memory_limit(settings.memory_mb, stop, log)

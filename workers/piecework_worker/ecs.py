@@ -256,11 +256,13 @@ class Task:
 
     Attributes:
         desired_status: RUNNING, or STOPPED once ECS ends the task.
+        image: The digest of its image; empty: it has several, or no digest.
     """
 
     id: str
     zone: str
     desired_status: str
+    image: str = ""
 
 
 async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
@@ -280,7 +282,18 @@ async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
         telemetry.emit(log, "ecs.refused", about="metadata", reason="no TaskARN")
         return None
     zone, desired = told.get("AvailabilityZone", ""), told.get("DesiredStatus", "")
-    return Task(task, str(zone), str(desired))
+    return Task(task, str(zone), str(desired), image_of(told))
+
+
+def image_of(told: dict[str, Any]) -> str:
+    """Return the digest of the only image of a task, from its metadata."""
+    containers = told.get("Containers")
+    found = {
+        str(each.get("ImageID", ""))
+        for each in (containers if isinstance(containers, list) else [])
+        if isinstance(each, dict) and each.get("Type", "NORMAL") == "NORMAL"
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def worker_name(task: Task | None, host: str, pid: int) -> str:

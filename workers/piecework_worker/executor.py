@@ -12,6 +12,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from piecework import telemetry
 from piecework.aws.payloads import Payloads
@@ -113,7 +114,12 @@ async def execute(
         requested_at = asyncio.get_running_loop().time()
         with records.reading(f"Chunk {work_item.ref}"):
             claim = await claim_chunk(
-                work_item, pipeline, rt, services.claims, services.log
+                work_item,
+                pipeline,
+                intake.code_version(pipeline.name),
+                rt,
+                services.claims,
+                services.log,
             )
         if not isinstance(claim, Claim):
             return await handle_refusal(
@@ -165,14 +171,23 @@ async def follow(
 
 
 async def claim_chunk(
-    work_item: WorkItem, pipeline: Pipeline, rt: Runtime, claims: Claims, log: Log
+    work_item: WorkItem,
+    pipeline: Pipeline,
+    code_version: str,
+    rt: Runtime,
+    claims: Claims,
+    log: Log,
 ) -> Claim | Refusal:
     """Claim a chunk for an attempt, a recovery or a compensation.
 
     A takeover is two writes: the worker releases the expired lease, then claims.
     """
     ref = work_item.ref
-    facts = {"gen": work_item.gen, "receive_count": work_item.received}
+    facts: dict[str, Any] = {
+        "gen": work_item.gen,
+        "receive_count": work_item.received,
+        "code_version": code_version,
+    }
     reply = await claims.acquire(ref, **facts)
     if isinstance(reply, LeaseExpired):
         await release_expired(reply.chunk, rt, log)

@@ -20,6 +20,7 @@ class Intake:
     Attributes:
         queues: The queues that the worker receives from, as pipelines name them.
         next_chunks: The next chunks of order keys, which this worker starts itself.
+        code_versions: The code version of each pipeline, by its name.
     """
 
     pipelines: Mapping[str, Pipeline]
@@ -28,4 +29,9 @@ class Intake:
     notes: JobNotes
     caps: TenantCaps
     next_chunks: NextChunks
+    code_versions: Mapping[str, str] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
+
+    def code_version(self, pipeline: str) -> str:
+        """Return the code version of a pipeline here; empty: nothing tells it."""
+        return self.code_versions.get(pipeline, "")

@@ -39,7 +39,10 @@ async def report_until(worker: Worker, stop: asyncio.Event) -> None:
             due, was_busy = now() + interval, busy
             try:
                 await reports.report(
-                    services.intake.pipelines,
+                    {
+                        name: services.intake.code_version(name)
+                        for name in services.intake.pipelines
+                    },
                     services.intake.queues,
                     services.calls.breakers.called,
                     max_chunks=rt.settings.max_chunks,

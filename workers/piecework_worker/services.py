@@ -78,6 +78,7 @@ class WorkerServices:
             pipeline=job.pipeline,
             queue=self.rt.settings.queue_name(job.queue),
             message_id=message_id,
+            code_version=self.intake.code_version(job.pipeline),
         )
 
 
@@ -93,8 +94,12 @@ def open_services(
     log: Any,
     isolation: Isolation | None = None,
     queues: Sequence[str] = (),
+    code_versions: Mapping[str, str] | None = None,
 ) -> WorkerServices:
-    """Build the services of a worker; `queues`: default: those of its pipelines."""
+    """Build the services of a worker.
+
+    `queues`: default: those of its pipelines; `code_versions`: that of each pipeline.
+    """
     settings, clock = rt.settings, rt.clock
     liveness = Liveness()
     renewer = LeaseRenewer(
@@ -122,6 +127,7 @@ def open_services(
             JobNotes(rt.jobs, worker, clock),
             TenantCaps(limits, next_chunks.wake.set),
             next_chunks,
+            code_versions or {},
         ),
         claims=Claims(rt.table, settings, worker, clock, rt.rng),
         lease_renewer=renewer,

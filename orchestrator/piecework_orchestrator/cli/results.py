@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +31,12 @@ from piecework_orchestrator.results.results import (
     ended_chunks,
     result_json,
 )
+
+
+class With(StrEnum):
+    """A fact that a result may have beside its value."""
+
+    VERSION = "version"
 
 
 def results(
@@ -59,6 +66,13 @@ def results(
             "(=, +, -, @, tab) with an apostrophe.",
         ),
     ] = False,
+    more: Annotated[
+        list[With] | None,
+        typer.Option(
+            "--with",
+            help="Add a fact to each result; `version`: the code that made it.",
+        ),
+    ] = None,
     output: Annotated[
         Format | None,
         typer.Option(
@@ -70,13 +84,18 @@ def results(
 
     A chunk without a result has an error code instead of a value.
     """
+    with_version = With.VERSION in (more or ())
 
     async def run(rt: Runtime, out: Output) -> int:
         record = await require_job(rt, job)
         errors = ResultErrors(out)
         code = 0
         if to:
-            count = await export(rt, record, to, escape_formulas=escape_formulas)
+            count = await export(
+                *(rt, record, to),
+                escape_formulas=escape_formulas,
+                with_version=with_version,
+            )
             out.say(f"{count} of {record.chunks} chunks are in {to}")
         elif follow:
             hint = (
@@ -84,11 +103,13 @@ def results(
                 "`piecework worker --pipelines MODULE`"
             )
             watcher = Watcher(lambda _: None, remark=out.say, no_worker_hint=hint)
-            record = await follow_results(rt, out, job, errors, watcher)
+            record = await follow_results(
+                rt, out, job, errors, watcher, with_version=with_version
+            )
             letters = await dead_letters_of(rt).count_open(record.ref)
             code = exit_code({"status": record.status, "dead_letters": letters})
         else:
-            await print_results(rt, out, record, errors)
+            await print_results(rt, out, record, errors, with_version=with_version)
         if save is not None:
             await save_artifacts(rt, record, save, out.say)
         return errors.code or code
@@ -144,10 +165,10 @@ class ResultErrors:
 
 
 async def print_results(
-    rt: Runtime, out: Output, job: Job, errors: ResultErrors
+    rt: Runtime, out: Output, job: Job, errors: ResultErrors, *, with_version: bool
 ) -> None:
     """Print the chunks that have ended, by number."""
-    lines = result_lines(rt, job, errors)
+    lines = result_lines(rt, job, errors, with_version=with_version)
     printed = 0
     if out.format is Format.JSONL:
         async for line in lines:
@@ -158,6 +179,7 @@ async def print_results(
             Column("CHUNK", "chunk", right=True),
             Column("STATUS", "status"),
             Column("LABEL", "label", shrinks=True),
+            *([Column("CODE", "code_version")] if with_version else []),
             Column(
                 "VALUE",
                 lambda row: (
@@ -177,10 +199,13 @@ async def print_results(
         out.say(f"{ended} of {job.chunks} chunks have ended; {then}")
 
 
-async def result_lines(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterator[Line]:
+async def result_lines(
+    rt: Runtime, job: Job, on_error: OnError, *, with_version: bool = False
+) -> AsyncIterator[Line]:
     """Yield a line for each chunk that has ended, in order."""
     async for ended in ended_chunks(rt, job):
-        if (line := await result_line(rt, ended, on_error)) is not None:
+        line = await result_line(rt, ended, on_error, with_version=with_version)
+        if line is not None:
             yield line
 
 
@@ -192,6 +217,8 @@ async def follow_results(
     watcher: Watcher,
     poll_s: float = POLL_S,
     leave_out: Callable[[EndedChunk], bool] = lambda _: False,
+    *,
+    with_version: bool = False,
 ) -> Job:
     """Print each chunk when it ends, except those left out; return the ended job."""
     follower = Follower(rt)
@@ -200,7 +227,8 @@ async def follow_results(
         async for ended in follower.newly_ended(found):
             if leave_out(ended):
                 continue
-            if (line := await result_line(rt, ended, errors)) is not None:
+            line = await result_line(rt, ended, errors, with_version=with_version)
+            if line is not None:
                 out.line(line)
 
     watcher.on_poll = print_new
@@ -212,13 +240,16 @@ Line = dict[str, Any]
 OnError = Callable[[PieceworkError], None]
 
 
-async def result_line(rt: Runtime, ended: EndedChunk, on_error: OnError) -> Line | None:
+async def result_line(
+    rt: Runtime, ended: EndedChunk, on_error: OnError, *, with_version: bool = False
+) -> Line | None:
     """Return the line of a chunk; report a result that cannot be read."""
     chunk = ended.chunk
     facts: Line = {
         "chunk": chunk.ref.chunk,
         "label": chunk.label,
         "status": str(chunk.status),
+        **({"code_version": ended.code_version} if with_version else {}),
     }
     if not ended.succeeded:
         return {**facts, "error_code": ended.error_code}

@@ -246,18 +246,20 @@ class JobHandle(Generic[R]):
         async for ended in follow_ended_chunks(self.rt, self.id, skip):
             yield await self._item(ended)
 
-    async def export(self, to: str | Path) -> int:
+    async def export(self, to: str | Path, *, with_version: bool = False) -> int:
         """Write the results of all ended chunks to a file; return how many.
 
         Args:
             to: A path, or `s3://bucket/key`. The suffix decides the form: `.jsonl`,
                 `.csv` or `.parquet`.
+            with_version: Add the column `code_version`: the code that made the result.
 
         Raises:
             UsageError: `cli.usage.invalid`: another suffix, or a missing library.
             StoreError: S3 cannot be reached.
         """
-        return await export(self.rt, await self._record(), to)
+        record = await self._record()
+        return await export(self.rt, record, to, with_version=with_version)
 
     async def cost(
         self, *, region: str = "", prices: Path | None = None, task: TaskSize = UNKNOWN
@@ -667,13 +669,14 @@ class JobHandle(Generic[R]):
         if ended.succeeded:
             text = await result_json(self.rt, ended)
             value = values.decode(self._result_function(), text)
-            return Done(number, label, value)
+            return Done(number, label, value, ended.code_version)
         error = ChunkError(ended.error_code)
         if chunk.status is ChunkStatus.DEAD:
             letter = await dead_letters_of(self.rt).read(chunk.ref, chunk.gen, [])
             if letter is not None:
                 error = ChunkError(letter.error_code, letter.error, letter.stage)
-        return Failed(number, label, str(chunk.status), error)
+        status = str(chunk.status)
+        return Failed(number, label, status, error, ended.code_version)
 
     def _result_function(self) -> Any:
         if self.pipeline is None:

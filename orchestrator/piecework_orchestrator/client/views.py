@@ -20,11 +20,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """A chunk with its result."""
+    """A chunk with its result.
+
+    Attributes:
+        code_version: The code that made the result; empty: its worker could not tell.
+    """
 
     chunk: int
     label: str
     value: R
+    code_version: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,15 @@ class Failed:
 
     Attributes:
         status: DEAD or CANCELLED.
+        code_version: The code of its last claim; empty: it had none, or its worker
+            could not tell.
     """
 
     chunk: int
     label: str
     status: str
     error: ChunkError
+    code_version: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,11 +115,12 @@ async def result_document(rt: Reading, job: Job, number: int) -> Document:
 
 def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
     """Return the stages with a stored value, in the order of their end."""
-    names = ("stage", "started_at", "finished_at", "worker", "attempt", "gen", "fence")
+    times = ("stage", "started_at", "finished_at")
+    names = (*times, "worker", "attempt", "gen", "fence", "code_version")
     done = [row.document(names) | {"is_result": False} for row in work.stages]
     if is_inline(chunk):
         values = (chunk.stage, chunk.started_at, chunk.ended_at, chunk.ended_by)
-        more = (chunk.attempts, chunk.gen, chunk.fence)
+        more = (chunk.attempts, chunk.gen, chunk.fence, chunk.code_version or None)
         done.append(dict(zip(names, values + more, strict=True)) | {"is_result": True})
     elif work.result is not None:
         done.append(work.result.document(names) | {"is_result": True})

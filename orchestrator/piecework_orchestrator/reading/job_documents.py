@@ -139,6 +139,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
         **await budget_facts(rt, job),
         "counts": dict(sorted(snapshot.by_status.items())),
         "error_codes": dict(sorted(snapshot.by_code.items())),
+        "code_versions": dict(sorted(snapshot.by_version.items())),
         "calls": {
             "paid": snapshot.calls,
             "cached": snapshot.cached_calls,

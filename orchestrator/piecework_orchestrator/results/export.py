@@ -34,12 +34,17 @@ FACTS = ("chunk", "label", "status", "error_code")
 
 
 async def export(
-    rt: Runtime, job: Job, to: str | Path, *, escape_formulas: bool = False
+    rt: Runtime,
+    job: Job,
+    to: str | Path,
+    *,
+    escape_formulas: bool = False,
+    with_version: bool = False,
 ) -> int:
     """Write every chunk that has ended, in order; return how many.
 
     `escape_formulas`: a cell of a .csv file that a spreadsheet would compute begins
-    with an apostrophe.
+    with an apostrophe. `with_version`: with the column `code_version`.
 
     The rows are spooled on disk first, because the columns are known only at the end.
 
@@ -58,6 +63,7 @@ async def export(
                 "chunk": chunk.ref.chunk,
                 "label": chunk.label,
                 "status": str(chunk.status),
+                **({"code_version": ended.code_version} if with_version else {}),
             }
             if ended.succeeded:
                 row |= value_columns(json.loads(await result_json(rt, ended)))

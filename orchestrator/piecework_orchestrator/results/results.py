@@ -40,6 +40,14 @@ class EndedChunk:
         """Whether the chunk has a result."""
         return self.chunk.status is ChunkStatus.SUCCEEDED
 
+    @property
+    def code_version(self) -> str:
+        """The code version that made the result, or of the last claim without one.
+
+        A separate row may be of an earlier claim than the last one.
+        """
+        return (self.row or self.chunk).code_version
+
 
 async def ended_chunks(rt: Runtime, job: Job) -> AsyncIterator[EndedChunk]:
     """Yield the chunks that have ended, by number."""

@@ -288,6 +288,7 @@ def worker_document(row: WorkerRow, now: float) -> Document:
         "worker": row.worker,
         "state": worker_state(row, now),
         "pipelines": sorted(row.pipelines),
+        "code_versions": sorted({*row.code_versions.values()} - {""}),
         "queues": sorted(row.queues),
         "in_progress": row.in_progress if row.is_live(now) else 0,
         "taken_over": row.taken_over,

@@ -58,6 +58,7 @@ class ChunkTable:
     Attributes:
         statuses: The status of each chunk, by number.
         codes: How many chunks ended with each error code.
+        versions: How many chunks were claimed last by each code version.
         listed: The first chunks of each status in `LISTED`, as documents.
         explained: Why the job has not ended, and when it probably ends.
         rate: Chunks that end in a minute; None: not known.
@@ -68,6 +69,7 @@ class ChunkTable:
 
     statuses: Sequence[str]
     codes: Counter[str]
+    versions: Counter[str]
     listed: Sequence[Document]
     explained: Document
     rate: float | None
@@ -143,6 +145,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     """Read every chunk of a job, what it waits for, and what it has cost."""
     statuses: list[str] = []
     codes: Counter[str] = Counter()
+    versions: Counter[str] = Counter()
     listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
     open_, paid = OpenChunks(ChunkTimes(job.gen)), Paid(job.join_usage)
     read_at, claims = rt.clock(), ClaimEvents()
@@ -154,6 +157,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
         paid.add(chunk, await usage_so_far(rt, chunk))
         status = str(chunk.status)
         statuses.append(status)
+        versions[chunk.code_version] += 1
         if chunk.status.ended and chunk.error_code:
             codes[chunk.error_code] += 1
         if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
@@ -169,7 +173,10 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     rate = None if found is None else found.rate * MINUTE_S
     bill = await bill_for_page(rt, job, paid)
     explained = explanation(situation)
-    return ChunkTable(statuses, codes, rows, explained, rate, bill, claims, read_at)
+    del versions[""]  # never claimed, or by a worker that could not tell
+    return ChunkTable(
+        statuses, codes, versions, rows, explained, rate, bill, claims, read_at
+    )
 
 
 async def usage_so_far(rt: Runtime, chunk: Chunk) -> tuple[CallUsage, CallUsage]:

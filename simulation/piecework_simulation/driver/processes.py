@@ -121,6 +121,8 @@ class FleetDriver:
     started: int = 0
     workers: dict[Process, asyncio.Event] = field(default_factory=dict)
     reconcilers: list[Process] = field(default_factory=list)
+    #: The code version of each pipeline, in the workers that start from now on.
+    code_versions: Mapping[str, str] = field(default_factory=dict)
     #: The questions that a person has found open: chunk and name.
     asked: list[tuple[ChunkRef, str]] = field(default_factory=list)
 
@@ -139,7 +141,8 @@ class FleetDriver:
         rt = open_runtime(self.world, process)
         children = cast("Isolation", SimulatedChildren(rt.settings.blocked_child_s))
         services = open_services(
-            rt, process.name, self.pipelines, self.log, children, queues
+            *(rt, process.name, self.pipelines, self.log, children, queues),
+            code_versions=self.code_versions,
         )
         blocked = services.stages.blocked_loop.stages
         process.on_blocked = lambda pipeline, stage: blocked.add((pipeline, stage))

@@ -99,6 +99,7 @@ STAGE_COLUMNS = [
     Column("ATTEMPT", "attempt", right=True, drops=3),
     Column("GEN", "gen", right=True, detail=True),
     Column("FENCE", "fence", right=True, detail=True),
+    Column("CODE", "code_version", shrinks=True, drops=1),
     Column("RESULT", lambda row: "of the chunk" if row["is_result"] else "", drops=4),
 ]
 HISTORY_COLUMNS = [

@@ -99,6 +99,7 @@ def job_view(job: Document, now: float) -> View:
                     ("calls", calls_text(job)),
                     ("outages", outages_text(job)),
                     ("errors", format_counts(job["error_codes"])),
+                    ("code", format_counts(job["code_versions"])),
                     ("dead letters", f"{dead} open" if dead else ""),
                     (
                         "reason",

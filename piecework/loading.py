@@ -12,8 +12,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable
-from importlib.metadata import version
-from platform import python_version
 from types import ModuleType
 
 from piecework.declared import PipelineFunction, as_pipeline
@@ -141,17 +139,3 @@ def _attribute(module: str, pipeline: Pipeline) -> str:
         for name, value in names
         if isinstance(value, KINDS) and as_pipeline(value) is pipeline
     )
-
-
-# ── version of piecework ──────────────────────────────────────────────────────
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of piecework and Python."""
-    return {"piecework": version("piecework"), "python": python_version()}
-
-
-def version_line() -> str:
-    """Return both versions as a line of text."""
-    ours, python = versions().values()
-    return f"piecework {ours} (Python {python})"

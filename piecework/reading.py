@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from piecework.aws.endpoint import Endpoint, ServiceClock, find_endpoint
 from piecework.aws.objects import Objects
+from piecework.aws.transport.access import Access, find_access
 from piecework.aws.transport.connections import Connections
-from piecework.aws.transport.direct import Access, DirectReads, find_access, tls_context
+from piecework.aws.transport.direct import DirectClient, tls_context
 from piecework.settings import Settings
 from piecework.store.completion import Tallies
 from piecework.store.jobs import Jobs
@@ -154,11 +155,11 @@ def read_directly(
     )
     stack.push_async_callback(connections.close)
     clock, rng = ServiceClock(), random.Random()
-    dynamodb: Any = DirectReads(access, connections, whole.dynamodb)
+    dynamodb: Any = DirectClient(access, "dynamodb", connections, whole.dynamodb)
     table = Table(dynamodb, settings.checkpoints_table, rng, clock=clock)
     embedded = endpoint.source == "embedded"
     bucket = settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
-    s3: Any = DirectReads(access, connections, whole.s3)
+    s3: Any = DirectClient(access, "s3", connections, whole.s3)
     return DirectReading(
         settings=settings,
         endpoint=endpoint,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import structlog
+from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
 from piecework.aws.queue import Message
@@ -12,6 +10,9 @@ from piecework.errors import PermanentError
 from piecework.runtime import Runtime
 from piecework.store.ladders import Climber, Ladders
 from piecework.store.outbox import RungMark
+
+if TYPE_CHECKING:
+    import structlog
 
 
 def ladders_of(rt: Runtime) -> Ladders:

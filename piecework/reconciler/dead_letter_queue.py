@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-
-import structlog
+from typing import TYPE_CHECKING
 
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery, Message
@@ -31,6 +30,9 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import DeadLetters, newest, oldest, raise_alarm
 from piecework.store.outbox import delivery_puts, webhooks_of
+
+if TYPE_CHECKING:
+    import structlog
 
 #: Seconds for which a message is hidden while the reconciler handles it.
 HIDE_S = 30.0

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-
-import structlog
+from typing import TYPE_CHECKING
 
 from piecework import telemetry
 from piecework.cost.meter import acting_as
@@ -31,6 +30,9 @@ from piecework.store.jobs import ActiveMarks
 from piecework.telemetry.health import Liveness
 from piecework.webhooks.delivery import Deliverer
 from piecework.webhooks.sender import Send
+
+if TYPE_CHECKING:
+    import structlog
 
 #: Bytes of a consistent read unit, and about the bytes of a chunk's row.
 UNIT_BYTES = 4096

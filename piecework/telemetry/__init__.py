@@ -7,6 +7,7 @@ from piecework.telemetry.events import BOUND, EVENTS, Event
 from piecework.telemetry.logs import (
     configure,
     configure_late,
+    configure_loaded,
     guard_loop,
     guard_process,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "Log",
     "configure",
     "configure_late",
+    "configure_loaded",
     "emit",
     "guard_loop",
     "guard_process",

@@ -187,7 +187,7 @@ def configure_late(level: str, *, stream: TextIO) -> None:
     """Configure as `configure` does, when the first line is logged.
 
     Lines are logged by `quiet_log` and by the standard library; code that takes its
-    logger from structlog itself needs `configure`.
+    logger from structlog itself needs `configure`, or `configure_loaded`.
 
     Raises:
         UsageError: `config.setting.invalid`: the level does not exist.
@@ -198,6 +198,15 @@ def configure_late(level: str, *, stream: TextIO) -> None:
     handler = _LateHandler(max(number, logging.WARNING))
     handler.set_name(_HANDLER)
     _replace_handler(handler)
+
+
+def configure_loaded() -> None:
+    """Configure the logs now if a module of the user has loaded structlog.
+
+    It may log by itself, and an unconfigured structlog prints every line.
+    """
+    for configure_now in [*CONFIGURE_LATE] if "structlog" in sys.modules else ():
+        configure_now()
 
 
 class _LateHandler(logging.Handler):

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import structlog
+from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
 from piecework.domain.moments import moment
@@ -30,6 +28,9 @@ from piecework.store.outbox import DueMark, Outbox, RungMark, read_webhook
 from piecework.webhooks.address import read_networks, read_reference
 from piecework.webhooks.answer_links import AnswerLinks
 from piecework.webhooks.sender import Answer, Post, Send, Sender
+
+if TYPE_CHECKING:
+    import structlog
 
 #: Seconds of a claim, in timeouts: the request, and the writes before and after it.
 CLAIM_TIMEOUTS = 3

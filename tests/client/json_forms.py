@@ -204,7 +204,7 @@ def run_all() -> Iterator[tuple[str, int, str, str]]:
     present = [deployments[""]]
 
     @asynccontextmanager
-    async def connect(_: Settings) -> AsyncIterator[Any]:
+    async def connect(_: Settings, **__: Any) -> AsyncIterator[Any]:
         yield present[0].runtime()
 
     # The fourth reader of the reports is a role of one tenant.

@@ -139,7 +139,7 @@ class Deployment:
     aws: InProcessAws
 
     @asynccontextmanager
-    async def connect(self, _: Settings) -> AsyncIterator[Any]:
+    async def connect(self, _: Settings, **__: Any) -> AsyncIterator[Any]:
         """Replace `piecework.runtime.connect`."""
         yield self.aws.runtime()
 

@@ -66,12 +66,34 @@ def loaded(program: str) -> set[str]:
     [
         ("import piecework", set()),
         ("import piecework.settings", set()),
+        ("import piecework.client", set()),
+        ("from piecework.client import Client", {"pydantic"}),
         ("from piecework import Dependency, Pipeline, Stage, TransientError", set()),
         (USERS_MODULE, {"pydantic"}),
     ],
 )
 def test_an_import_loads_only_what_it_needs(program: str, libraries: set[str]) -> None:
     assert libraries == loaded(program)
+
+
+#: A command that ends, beside what it has loaded.
+COMMAND = """\
+import sys
+from contextlib import suppress
+from piecework_orchestrator.cli import main
+sys.argv = ['piecework', *{words}]
+with suppress(SystemExit):
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "libraries"), [(["--version"], set()), (["--help"], {"typer"})]
+)
+def test_a_command_that_says_only_what_is_installed_loads_nothing_else(
+    words: list[str], libraries: set[str]
+) -> None:
+    assert libraries == loaded(COMMAND.format(words=words))
 
 
 def test_every_public_name_is_found_where_its_type_is() -> None:

@@ -21,8 +21,9 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain.keys import DEFAULT_QUEUE, is_queue_name
+from piecework.domain.versions import version_line
 from piecework.errors import PieceworkError, UsageError
-from piecework.loading import load_pipelines, version_line
+from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import connect

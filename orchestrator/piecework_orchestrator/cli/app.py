@@ -366,10 +366,12 @@ app = typer.Typer(
 def print_version(requested: bool) -> None:
     """Print the version and exit, if `--version` was given."""
     if requested:
-        # Imported here: `--help` does not load it.
-        from piecework_orchestrator.cli.config import show_version
+        from piecework.domain.versions import (
+            version_line,  # loads the package's metadata
+        )
 
-        show_version()
+        typer.echo(version_line())
+        raise typer.Exit
 
 
 @app.callback()

@@ -1,4 +1,4 @@
-"""`config`: show and validate the settings in force here; `--version`."""
+"""`config`: show and validate the settings in force here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from piecework.aws.endpoint import find_endpoint, state_folder
 from piecework.domain.webhook import VARIABLES
 from piecework.errors import UsageError
-from piecework.loading import load_pipelines, version_line, versions
+from piecework.loading import load_pipelines
 from piecework.pipelines import lint_stage_order, missing_contacts
 from piecework.settings import PREFIX, Settings, load_settings
 from piecework_orchestrator.cli.global_options import VERBOSITY
@@ -142,12 +142,3 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
         else ""
         for name in unknown
     }
-
-
-def show_version() -> None:
-    """Print the version; end the process."""
-
-    def run(out: Output) -> None:
-        out.document(versions(), lambda console: console.print(version_line()))
-
-    run_local(run, Format.TABLE)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 #: The words of a command, the place of its function, and the number of its arguments.
 COMMANDS: dict[tuple[str, ...], tuple[str, int]] = {
+    ("jobs", "list"): ("jobs:list_jobs", 0),
     ("jobs", "show"): ("jobs:show_job", 1),
     ("jobs", "events"): ("jobs:list_events", 1),
     ("chunks", "show"): ("chunks:show_chunk", 2),
@@ -64,7 +65,7 @@ def run_plain(command: PlainCommand) -> int:
     module, _, name = command.place.partition(":")
     function = getattr(import_module(f"{__package__}.{module}"), name)
     try:
-        function(*command.arguments, Format(command.format))
+        function(*command.arguments, output=Format(command.format))
     except typer.Exit as ended:
         return ended.exit_code
     return 0

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
 from piecework.reconciler.loop import reconcile_for_ever, reconcile_once
 from piecework.runtime import Runtime
+from piecework.telemetry.emit import quiet_log
 from piecework.telemetry.health import Liveness, write_health_file
 from piecework.telemetry.prometheus import publish_metrics
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.cli.table import Column
+
+if TYPE_CHECKING:
+    import structlog
 
 
 def reconcile(
@@ -32,7 +35,7 @@ def reconcile(
     """
 
     async def run(rt: Runtime, out: Output) -> None:
-        log = structlog.get_logger().bind(reconciler="cli")
+        log = quiet_log().bind(reconciler="cli")
         if loop:
             async with publish_metrics(rt.settings, rt.clock, stream=out.stdout):
                 await reconcile_until_stopped(rt, log)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import sys
 import threading
@@ -99,14 +100,14 @@ def run_reading(
             report_endpoint(rt.endpoint, out)
             return await run(rt, out)
 
-    run_async(connected, form, configure=telemetry.configure_late, before=before)
+    run_async(connected, form, before=before)
 
 
 def run_async(
     run: Callable[[Output], Coroutine[Any, Any, int | None]],
     form: Format,
     *,
-    configure: ConfigureLogs = telemetry.configure,
+    configure: ConfigureLogs = telemetry.configure_late,
     plain_errors: bool = False,
     before: Callable[[], object] = nothing,
     end: Callable[[int], NoReturn] | None = None,
@@ -121,6 +122,8 @@ def run_async(
 
     def local(out: Output) -> int | None:
         before()
+        collect_garbage()
+        telemetry.configure_loaded()
         runner = asyncio.Runner()
         try:
             return runner.run(run(out))
@@ -142,7 +145,7 @@ def run_local(
     run: Local,
     form: Format,
     *,
-    configure: ConfigureLogs = telemetry.configure,
+    configure: ConfigureLogs = telemetry.configure_late,
     plain_errors: bool = False,
 ) -> None:
     """Run an action, and end the process with its exit code.
@@ -166,6 +169,13 @@ def run_local(
     except Exception as error:  # noqa: BLE001 -- the edge: each becomes an exit code
         code = report_exception(error, out)
     raise typer.Exit(code)
+
+
+def collect_garbage() -> None:
+    """Let the collector search what is made from now on; see `main`."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager
@@ -195,7 +205,7 @@ async def connection(out: Output) -> AsyncIterator[Runtime]:
     """Connect to AWS; write a remark if it is the embedded AWS."""
     from piecework import runtime  # see the note at the top
 
-    async with runtime.connect(load_settings()) as rt:
+    async with runtime.connect(load_settings(), direct=True) as rt:
         report_endpoint(rt.endpoint, out)
         yield rt
 

@@ -18,11 +18,6 @@ from piecework.jobs.sampling import draw_sample
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
-from piecework_orchestrator.cli.forecast import (
-    await_forecast,
-    goes_on,
-    show_forecast,
-)
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,
@@ -295,6 +290,13 @@ async def start_job(
     say_refused(out, request.invalid, job.refused)
     told: dict[str, Any] = {"warnings": missing_contacts(request.pipeline)}
     if request.sample and (await job.facts()).chunks > request.sample:
+        # Most submits have no sample, and do not load prices and forecasts.
+        from piecework_orchestrator.cli.forecast import (
+            await_forecast,
+            goes_on,
+            show_forecast,
+        )
+
         began = asyncio.get_running_loop().time()
         told["forecast"] = forecast = await await_forecast(job, out, limit_s)
         if limit_s is not None:  # one limit for both waits

@@ -16,26 +16,10 @@ from functools import partial
 from typing import Any
 
 from piecework.aws.transport.connections import Connections
-from piecework.aws.transport.request import Route, encode
+from piecework.aws.transport.request import JSON_OPERATIONS, Route, encode
 from piecework.aws.transport.sdk import Sdk
 from piecework.aws.transport.sender import Sender, is_error
 from piecework.telemetry.emit import emit, quiet_log
-
-#: Operations whose parameters and answers are plain JSON, without times or headers.
-THIN_OPERATIONS = {
-    "update_item": "UpdateItem",
-    "put_item": "PutItem",
-    "delete_item": "DeleteItem",
-    "get_item": "GetItem",
-    "query": "Query",
-    "transact_write_items": "TransactWriteItems",
-    "batch_execute_statement": "BatchExecuteStatement",
-    "batch_write_item": "BatchWriteItem",
-    "receive_message": "ReceiveMessage",
-    "send_message_batch": "SendMessageBatch",
-    "delete_message_batch": "DeleteMessageBatch",
-    "change_message_visibility_batch": "ChangeMessageVisibilityBatch",
-}
 
 
 def thin_client(client: Any, stack: AsyncExitStack) -> Any:
@@ -79,7 +63,7 @@ class ThinClient:
         self._sender = Sender(sdk, connections, clock, sleep)
         self._credentials: Any = None
         self._routes: dict[str, Route | None] = {}
-        for name, operation in THIN_OPERATIONS.items():
+        for name, operation in JSON_OPERATIONS.items():
             if hasattr(sdk.client, name):
                 setattr(self, name, partial(self._call, name, sdk.model(operation)))
 

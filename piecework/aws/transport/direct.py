@@ -1,110 +1,73 @@
-"""Read the tables without the SDK, where its rules cannot matter.
+"""Send the requests of a command without the SDK, where its rules cannot matter.
 
-The SDK takes a second of CPU until its first request. A command that shows a job takes
-less for all else. So two reads of DynamoDB, and an object of the embedded AWS, are
-requested here. The SDK repeats each read without a plain success, and sends all else.
+The SDK takes a second of CPU until its first request. A command takes less for all
+else. So the operations of tables and queues, whole objects and the account's number are
+requested here. The SDK sends all else. It also repeats each request that has neither a
+success nor a refused condition, as it repeats one without an answer.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
 import botocore
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from piecework.aws.endpoint import Endpoint, is_loopback
-from piecework.aws.transport.answer import Answer, parse_success
+from piecework.aws.transport.access import Access
+from piecework.aws.transport.answer import Answer, matches_checksum, parse_success
 from piecework.aws.transport.connections import Connections
-from piecework.aws.transport.genuine import genuine_answer
-from piecework.aws.transport.request import Route, encode, new_invocation_id
-
-#: The variables with which the SDK would send a request elsewhere or sign it otherwise.
-SPECIAL_VARIABLES: Final = frozenset(
-    {
-        "AWS_DEFAULT_PROFILE",
-        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-        "AWS_PROFILE",
-        "AWS_USE_DUALSTACK_ENDPOINT",
-        "AWS_USE_FIPS_ENDPOINT",
-    }
-)
-#: The variables of proxies, which no request to this machine goes through.
-PROXY_VARIABLES: Final = frozenset({"ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"})
-#: The variables with which it would trust another certificate.
-CERTIFICATE_VARIABLES: Final = frozenset({"AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"})
-TARGET: Final = "DynamoDB_20120810"
-EMPTY_SHA256: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#: The regions of the public partition; hosts of the others have another domain.
-_REGION: Final = re.compile(
-    r"(af|ap|ca|eu|il|me|mx|sa|us)-(central|(north|south)?(east|west)?)-[0-9]"
+from piecework.aws.transport.genuine import genuine_answer, is_aws
+from piecework.aws.transport.request import (
+    JSON_OPERATIONS,
+    Route,
+    encode,
+    new_invocation_id,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The keys of an AWS user; the token is empty for a permanent key."""
-
-    access_key: str
-    secret_key: str
-    token: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The address of an endpoint, its region, and the keys to sign with."""
-
-    url: str
-    region: str
-    credentials: Credentials
+#: The services with JSON operations, each with its name in a request.
+TARGETS: Final = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS"}
+OPERATIONS: Final = JSON_OPERATIONS | {"get_queue_url": "GetQueueUrl"}
+#: The answers to a write whose condition did not hold.
+REFUSALS: Final = {"ConditionalCheckFailedException", "TransactionCanceledException"}
+#: Bytes of an object that is sent from memory, and that is read into it. The SDK
+#: streams larger ones.
+OBJECT_LIMIT: Final = 8 * 1024 * 1024
+READ_LIMIT: Final = 1024 * 1024
+IDENTITY: Final = b"Action=GetCallerIdentity&Version=2011-06-15"
+FORM: Final = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
-def find_access(endpoint: Endpoint, environ: Mapping[str, str]) -> Access | None:
-    """Return the access that the SDK would find; None if only the SDK can tell.
+class Operation(NamedTuple):
+    """An operation, as the listeners of requests know it."""
 
-    For the embedded AWS, the endpoint has the keys. For AWS or an endpoint on this
-    machine, region and keys must be in the environment. Then no configuration file may
-    exist.
-    """
-    special = SPECIAL_VARIABLES | (
-        frozenset() if endpoint.loopback else PROXY_VARIABLES
-    )
-    if special & {name.upper() for name in environ}:
-        return None
-    if endpoint.source == "embedded":
-        keys = Credentials(*endpoint.embedded_keys())
-        return Access(endpoint.url, endpoint.region, keys)
-    credentials, url = keys_of(environ), url_of(endpoint, environ)
-    if credentials is None or not url or has_configuration(environ):
-        return None
-    return Access(url, endpoint.region, credentials)
+    name: str
 
 
-def keys_of(environ: Mapping[str, str]) -> Credentials | None:
-    """Return the keys in the environment."""
-    key = environ.get("AWS_ACCESS_KEY_ID", "")
-    secret = environ.get("AWS_SECRET_ACCESS_KEY", "")
-    token = environ.get("AWS_SESSION_TOKEN", "")
-    return Credentials(key, secret, token) if key and secret else None
+class Meta(NamedTuple):
+    """What a client says of itself."""
+
+    region_name: str
 
 
-def url_of(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    """Return the address of DynamoDB; empty if only the SDK can tell."""
-    if not _REGION.fullmatch(endpoint.region):
-        return ""
-    if endpoint.source == "aws":
-        own_certificates = CERTIFICATE_VARIABLES & environ.keys()
-        host = f"dynamodb.{endpoint.region}.amazonaws.com"
-        return "" if own_certificates else f"https://{host}"
-    whole = environ.get("AWS_ENDPOINT_URL", "")
-    url = environ.get("AWS_ENDPOINT_URL_DYNAMODB") or whole
-    return url if url.startswith("http://") and is_loopback(url) else ""
+class Listeners(NamedTuple):
+    """What a client calls before a request and after it, as the SDK's events do."""
+
+    asked: Callable[..., object] = lambda **_: None
+    answered: Callable[..., object] = lambda **_: None
 
 
 def tls_context() -> ssl.SSLContext:
@@ -113,14 +76,8 @@ def tls_context() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(bundle))
 
 
-def has_configuration(environ: Mapping[str, str]) -> bool:
-    """Return whether the SDK would read a configuration file."""
-    named = environ.get("AWS_CONFIG_FILE")
-    return Path(named or "~/.aws/config").expanduser().exists()
-
-
-class DirectReads:
-    """A client of one service that requests plain reads itself.
+class DirectClient:
+    """A client of one service.
 
     Args:
         sdk: Returns the client of the SDK, which it opens at the first use.
@@ -129,88 +86,234 @@ class DirectReads:
     def __init__(
         self,
         access: Access,
+        service: str,
         connections: Connections,
         sdk: Callable[[], Awaitable[Any]],
+        listeners: Listeners = Listeners(),  # noqa: B008 -- it cannot be changed
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._access, self._connections = access, connections
-        self._sdk, self._clock = sdk, clock
+        self._access, self._service, self._sdk = access, service, sdk
+        self._connections, self._clock = connections, clock
+        self._listeners = listeners
+        self.meta = Meta(access.region)
         self._routes: dict[str, Route] = {}
 
-    async def get_item(self, **request: Any) -> Any:
-        """Read an item, as the SDK does."""
-        return await self._read("GetItem", request)
+    def __getattr__(self, name: str) -> Any:
+        """Return an operation; the SDK sends those that are not known here."""
+        if self._service in TARGETS and name in OPERATIONS:
+            return partial(self._call, name)
+        return partial(self._by_sdk, name)
 
-    async def query(self, **request: Any) -> Any:
-        """Read a page of items, as the SDK does."""
-        return await self._read("Query", request)
+    def get_paginator(self, name: str) -> Pages:
+        """Return the pages of an operation, which the SDK sends."""
+        return Pages(self._sdk, name)
 
     async def get_object(self, **request: Any) -> Any:
-        """Read an object of a bucket that is a path of the endpoint."""
-        answer = None
+        """Read a whole object."""
+        found = None
         if request.keys() == {"Bucket", "Key"}:
-            path = quote(f"/{request['Bucket']}/{request['Key']}", safe="/-_.~")
-            headers = {"X-Amz-Content-SHA256": EMPTY_SHA256}
-            route = self._route(path, headers, "s3", "GET")
-            answer = await self._send(route, b"")
-        if answer is None or answer.status_code != 200:  # noqa: PLR2004 -- a success
-            return await (await self._sdk()).get_object(**request)
-        return {"Body": Body(answer.body), "ContentLength": len(answer.body)}
+            most = {"Range": f"bytes=0-{READ_LIMIT - 1}"}
+            found = await self._object("GetObject", "GET", request, b"", most)
+        return found or await self._by_sdk("get_object", **request)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return any other operation, which the SDK sends."""
+    async def put_object(self, **request: Any) -> Any:
+        """Write a whole object."""
+        found = body = None
+        if request.keys() == {"Bucket", "Key", "Body", "ContentType"}:
+            body = small_body(request["Body"])
+        if body is not None:
+            kind = {"Content-Type": request["ContentType"]}
+            found = await self._object("PutObject", "PUT", request, body, kind)
+        return found or await self._by_sdk("put_object", **request)
 
-        async def send(**request: Any) -> Any:
-            return await getattr(await self._sdk(), name)(**request)
+    async def get_caller_identity(self) -> Any:
+        """Return the account's number and the caller's name."""
+        route = self._route("/", FORM, "POST")
+        operation = Operation("GetCallerIdentity")
+        found = await self._send(operation, route, IDENTITY, {}, parse_identity)
+        return found or await self._by_sdk("get_caller_identity")
 
-        return send
+    async def _by_sdk(self, name: str, /, **request: Any) -> Any:
+        return await getattr(await self._sdk(), name)(**request)
 
-    async def _read(self, operation: str, request: dict[str, Any]) -> Any:
-        headers = {
-            "X-Amz-Target": f"{TARGET}.{operation}",
-            "Content-Type": "application/x-amz-json-1.0",
-        }
+    async def _call(self, name: str, /, **request: Any) -> Any:
+        operation = OPERATIONS[name]
         route = self._routes.get(operation)
         if route is None:
-            route = self._route("/", headers, "dynamodb", "POST")
-            self._routes[operation] = route
-        answer = await self._send(route, encode(request))
-        if answer is not None:
-            answer = genuine_answer(route.url, "dynamodb", answer)
-        parsed = None if answer is None else parse_success(answer)
-        if parsed is None:
-            names = {"GetItem": "get_item", "Query": "query"}
-            return await getattr(await self._sdk(), names[operation])(**request)
-        return parsed
+            headers = {
+                "X-Amz-Target": f"{TARGETS[self._service]}.{operation}",
+                "Content-Type": "application/x-amz-json-1.0",
+            }
+            route = self._routes[operation] = self._route("/", headers, "POST")
+        found = await self._send(
+            Operation(operation), route, None, request, parse_any_success
+        )
+        return await self._by_sdk(name, **request) if found is None else found
+
+    async def _object(
+        self,
+        operation: str,
+        method: str,
+        request: Mapping[str, Any],
+        body: bytes,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any] | None:
+        """Send a request for an object; return its success, else None."""
+        bucket, key = request["Bucket"], quote(request["Key"], safe="/-_.~")
+        url = self._access.url.rstrip("/")
+        if is_aws(url) and "." not in bucket:
+            url = url.replace("://", f"://{bucket}.", 1)
+        else:
+            key = f"{bucket}/{key}"
+        signed = {**headers, "X-Amz-Content-SHA256": sha256(body).hexdigest()}
+        route = self._route(f"/{key}", signed, method, url)
+        return await self._send(
+            Operation(operation), route, body, dict(request), parse_object
+        )
 
     def _route(
-        self, path: str, headers: dict[str, str], service: str, method: str
+        self, path: str, headers: dict[str, str], method: str, url: str = ""
     ) -> Route:
         access = self._access
         return Route(
-            access.url.rstrip("/") + path,
+            (url or access.url.rstrip("/")) + path,
             headers,
             access.credentials,
             access.region,
-            service,
+            self._service,
             method=method,
         )
 
-    async def _send(self, route: Route, body: bytes) -> Answer | None:
-        """Return the answer; None if there is not one. A read may be repeated."""
+    async def _send(
+        self,
+        operation: Operation,
+        route: Route,
+        body: bytes | None,
+        request: dict[str, Any],
+        parse: Callable[[Answer], dict[str, Any] | None],
+    ) -> dict[str, Any] | None:
+        """Return what a success says; None if there is not one.
+
+        A body that is None is the request as JSON.
+
+        Raises:
+            ClientError: The condition of a write did not hold.
+        """
+        context: dict[str, Any] = {}
+        self._listeners.asked(params=request, model=operation, context=context)
+        content = encode(request) if body is None else body
         attempt = {"invocation-id": new_invocation_id(), "attempt": 1}
-        request = route.request(body, self._clock(), attempt)
+        sent = route.request(content, self._clock(), attempt)
+        found = refused = None
         try:
-            return await self._connections.send(route, request)
+            answer = await self._connections.send(route, sent)
         except BotoCoreError:
-            return None
+            pass
+        else:
+            answer = genuine_answer(route.url, self._service, answer)
+            found, refused = parse(answer), parse_refusal(answer)
+        said = refused or found
+        self._listeners.answered(parsed_response=said, context=context)
+        if refused is not None:
+            raise ClientError(refused, operation.name)
+        return found
+
+
+class Pages(NamedTuple):
+    """The pages of an operation."""
+
+    sdk: Callable[[], Awaitable[Any]]
+    name: str
+
+    async def paginate(self, **request: Any) -> AsyncIterator[Any]:
+        """Yield the pages, as the SDK does."""
+        async for page in (
+            (await self.sdk()).get_paginator(self.name).paginate(**request)
+        ):
+            yield page
+
+
+def small_body(content: Any) -> bytes | None:
+    """Return the content of an object, from where a file is; None: it is large."""
+    if isinstance(content, bytes):
+        return content if len(content) <= OBJECT_LIMIT else None
+    at = content.tell()
+    body: bytes = content.read(OBJECT_LIMIT + 1)
+    content.seek(at)
+    return body if len(body) <= OBJECT_LIMIT else None
+
+
+def parse_object(answer: Answer) -> dict[str, Any] | None:
+    """Return a whole object, or the success of its write; None: ask the SDK."""
+    body = answer.body
+    whole = (
+        answer.headers.get("content-range") == f"bytes 0-{len(body) - 1}/{len(body)}"
+    )
+    if answer.status_code != HTTPStatus.OK and not (
+        whole and answer.status_code == HTTPStatus.PARTIAL_CONTENT
+    ):
+        return None
+    return {"Body": Body(BytesIO(body)), "ContentLength": len(body)}
+
+
+def parse_identity(answer: Answer) -> dict[str, Any] | None:
+    """Return the account and the name of a caller; None: ask the SDK."""
+    text = answer.body.decode("utf-8", "replace")
+    account = re.search("<Account>([0-9]{12})</Account>", text)
+    arn = re.search("<Arn>([^<]+)</Arn>", text)
+    if answer.status_code != HTTPStatus.OK or account is None or arn is None:
+        return None
+    return {"Account": account[1], "Arn": html.unescape(arn[1])}
+
+
+def parse_any_success(answer: Answer) -> dict[str, Any] | None:
+    """Return what the SDK would return for a success with any values."""
+    if answer.status_code != HTTPStatus.OK:
+        return None
+    return parse_success(answer) or read_values(answer)
+
+
+def parse_refusal(answer: Answer) -> Any:
+    """Return what the SDK would raise for a condition that did not hold, else None."""
+    found = None
+    if answer.status_code == HTTPStatus.BAD_REQUEST:
+        found = read_values(answer)
+    code = str((found or {}).pop("__type", "")).rpartition("#")[2]
+    if found is None or code not in REFUSALS:
+        return None
+    message = str(found.get("message") or found.get("Message") or "")
+    return {**found, "Error": {"Code": code, "Message": message}}
+
+
+def read_values(answer: Answer) -> dict[str, Any] | None:
+    """Return a JSON answer with any values; None: it is damaged."""
+    if not matches_checksum(answer):
+        return None
+    try:
+        parsed = json.loads(answer.body.decode(), object_hook=as_the_sdk)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def as_the_sdk(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without nulls, and with decoded binary values.
+
+    An attribute that is called `B` has an object as its value, never a text.
+    """
+    kept = {name: each for name, each in value.items() if each is not None}
+    if isinstance(kept.get("B"), str):
+        kept["B"] = b64decode(kept["B"])
+    if isinstance(kept.get("BS"), list):
+        kept["BS"] = [b64decode(each) for each in kept["BS"]]
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
     """The body of an object, with the part of the SDK's interface that we use."""
 
-    content: bytes
+    content: BytesIO
 
     async def __aenter__(self) -> Self:
         """Return the body itself."""
@@ -219,6 +322,6 @@ class Body:
     async def __aexit__(self, *_: object) -> None:
         """Do nothing: the whole body is in memory."""
 
-    async def read(self) -> bytes:
-        """Return the whole body."""
-        return self.content
+    async def read(self, most: int = -1) -> bytes:
+        """Return the next bytes; without a number, all."""
+        return self.content.read(most)

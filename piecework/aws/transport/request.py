@@ -14,6 +14,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PORTS = {"http": 80, "https": 443}
+#: Operations whose parameters and answers are plain JSON, without times or headers.
+JSON_OPERATIONS = {
+    "update_item": "UpdateItem",
+    "put_item": "PutItem",
+    "delete_item": "DeleteItem",
+    "get_item": "GetItem",
+    "query": "Query",
+    "transact_write_items": "TransactWriteItems",
+    "batch_execute_statement": "BatchExecuteStatement",
+    "batch_write_item": "BatchWriteItem",
+    "receive_message": "ReceiveMessage",
+    "send_message_batch": "SendMessageBatch",
+    "delete_message_batch": "DeleteMessageBatch",
+    "change_message_visibility_batch": "ChangeMessageVisibilityBatch",
+}
 
 
 class Route:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from piecework.loading import version_line
+from piecework.domain.versions import version_line
 from piecework.settings import Settings
 from piecework_worker import __main__ as program
 from piecework_worker.__main__ import main

@@ -14,11 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from piecework import telemetry
 from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
+from piecework.telemetry.emit import quiet_log
 from piecework_orchestrator.submit.intake.limits import MIB, IntakeLimits
 from piecework_orchestrator.submit.intake.pdf_trust import doubt
 from piecework_orchestrator.submit.intake.word_container import encrypted_error
@@ -135,7 +134,7 @@ def _require_text(pages: list[str], name: str) -> None:
         )
     if without:
         telemetry.emit(
-            structlog.get_logger(),
+            quiet_log(),
             "input.pages.without_text",
             file=name,
             count=len(without),
@@ -167,7 +166,7 @@ def _require_trust(pages: list[str], glued: list[int], name: str) -> None:
         doubts["numbers that may be of two cells"] = glued
     for reason, numbers in doubts.items():
         telemetry.emit(
-            structlog.get_logger(),
+            quiet_log(),
             "input.pages.doubtful",
             file=name,
             reason=reason,

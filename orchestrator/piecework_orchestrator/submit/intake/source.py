@@ -16,11 +16,10 @@ from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-import structlog
-
 from piecework import telemetry
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
+from piecework.telemetry.emit import quiet_log
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.documents import (
     document_chunks,
@@ -237,7 +236,7 @@ async def directory_chunks(
                 yield chunk
     if skipped:
         telemetry.emit(
-            structlog.get_logger(),
+            quiet_log(),
             "input.directory.skipped",
             directory=str(root),
             count=skipped,

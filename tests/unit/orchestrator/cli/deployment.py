@@ -225,7 +225,7 @@ class Deployment:
         )
 
     @asynccontextmanager
-    async def connect(self, settings: Settings) -> AsyncIterator[Any]:
+    async def connect(self, settings: Settings, **_: Any) -> AsyncIterator[Any]:
         """Replace `piecework.runtime.connect`."""
         yield self.runtime(settings)
 

@@ -37,7 +37,9 @@ SHOW = "jobs:show_job"
         ("jobs show -- -j", None),
         ("chunks show j", None),
         ("chunks show j -1", None),
-        ("jobs list", None),
+        ("jobs list", PlainCommand("jobs:list_jobs", ())),
+        ("jobs list -o json", PlainCommand("jobs:list_jobs", (), "json")),
+        ("jobs list --watch", None),
         ("--version", None),
     ],
 )

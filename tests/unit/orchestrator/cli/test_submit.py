@@ -22,6 +22,7 @@ from piecework.domain.keys import is_name
 from piecework.domain.refs import JobRef
 from piecework.errors import StoreError
 from piecework.settings import Settings
+from piecework_orchestrator.cli import forecast
 from piecework_orchestrator.cli import submit as submitting
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
@@ -195,7 +196,8 @@ async def test_the_limit_of_a_submit_covers_the_sample_and_the_rest(
         "wait_for": waiting,
     }
     for name, fake in fakes.items():
-        monkeypatch.setattr(submitting, name, fake)
+        module = submitting if hasattr(submitting, name) else forecast
+        monkeypatch.setattr(module, name, fake)
     here: Any = SimpleNamespace(runtime=None)
     request = submitting.SubmitRequest("toy", here, "in.txt", "a1", sample=5)
     out = Output(Format.JSON, io.StringIO(), io.StringIO())

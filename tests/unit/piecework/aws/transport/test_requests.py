@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from piecework.aws.transport.client import THIN_OPERATIONS
+from piecework.aws.transport.request import JSON_OPERATIONS
 from tests.unit.piecework.aws.transport.both import answer, both
 
 pytestmark = pytest.mark.usefixtures("one_moment")
 
 LETTERS = "aZ09 /+=~*%&?#\"'\\\n\t\x00äß€漢🦊"
-OF_SQS = {name for name in THIN_OPERATIONS if "message" in name}
+OF_SQS = {name for name in JSON_OPERATIONS if "message" in name}
 
 
 def text(rng: Random) -> str:
@@ -96,7 +96,7 @@ async def test_a_request_is_the_sdks_to_the_byte(
     service: str, token: str | None, endpoint: str | None
 ) -> None:
     rng = Random(f"{service}{token}{endpoint}")
-    names = [name for name in THIN_OPERATIONS if (name in OF_SQS) == (service == "sqs")]
+    names = [name for name in JSON_OPERATIONS if (name in OF_SQS) == (service == "sqs")]
     async with both(service, endpoint, token) as pair:
         for name in names * 6:
             sdk, thin = await pair.ask(name, [answer()], **params(rng, name))

@@ -187,6 +187,8 @@ def validated(usage: Any) -> Usage:
 CHARACTERS_PER_TOKEN: Final = 4
 #: The argument that limits the tokens of an answer.
 MAX_TOKENS: Final = "max_tokens"
+#: Bytes of a request beside its arguments: headers, keys and the encryption.
+REQUEST_BYTES: Final = 1024
 
 
 def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> int:
@@ -201,6 +203,17 @@ def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> i
         found = characters([bound.args, bound.keywords]) // CHARACTERS_PER_TOKEN
         return max(1, found + most_tokens(bound))
     return max(1, _estimated(dependency, "estimate", bound, operator.index))
+
+
+def sent_bytes(call: Call, usage: Usage) -> int:
+    """Return about how many bytes a call sent to its provider.
+
+    These are the texts of its arguments, or its tokens where they are more: a function
+    may send what it was not given.
+    """
+    bound = call.bound
+    given = characters([bound.args, bound.keywords])
+    return max(given, usage.tokens_in * CHARACTERS_PER_TOKEN) + REQUEST_BYTES
 
 
 def estimated_usd(dependency: Dependency, bound: functools.partial[Any]) -> float:

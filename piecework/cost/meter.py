@@ -187,6 +187,8 @@ class CostMeter:
         trusted: Whether AWS itself reports the consumed capacity; emulators misreport.
         unread: Requests that could not be counted, because of a defect of Piecework.
         busy_time: The chunks in progress, and the shares of each job.
+        logged: Returns the bytes that this process has logged so far, as they are
+            billed.
     """
 
     actor: Actor = "operator"
@@ -194,6 +196,8 @@ class CostMeter:
     unread: int = 0
     accounts: dict[tuple[Actor, Owner], Account] = field(default_factory=dict)
     busy_time: SharedTime[JobRef] = field(default_factory=SharedTime)
+    logged: Callable[[], int] = lambda: 0
+    _logged: int = 0
     _receipts: Receipts = field(default_factory=Receipts)
     _reader: Reader = field(init=False)
 
@@ -255,6 +259,16 @@ class CostMeter:
         """
         return Working(self, job, ends)
 
+    def called(self, job: JobRef, size: int) -> None:
+        """Count the bytes that a call of a job sent to its provider."""
+        self.account(job).counts["call_bytes"] += size
+
+    def take_logged(self) -> int:
+        """Return the bytes that were logged since the last time."""
+        logged = self.logged()
+        before, self._logged = self._logged, logged
+        return logged - before
+
     def forget(self, job: JobRef) -> None:
         """Give the counts of a deleted job to the requests without an owner."""
         for actor, owner in list(self.accounts):
@@ -309,4 +323,6 @@ class Working:
         seconds = self.meter.busy_time.stop(self.job, self._taken)
         account = self.meter.account(self.job)
         account.counts["busy_ms"] += round(seconds * 1000)
+        # Mostly its own lines; those of chunks beside it belong to jobs beside it.
+        account.counts["log_bytes"] += self.meter.take_logged()
         account.ended = account.ended or self.ends

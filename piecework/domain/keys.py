@@ -87,6 +87,7 @@ TALLY_SK = "TALLY"
 BLOCK_SK = "TALLY#GROUPS"
 CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
+WORK_PREFIX = "WORK#"
 EVENT_PREFIX = "EVENT#"
 NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
@@ -346,7 +347,7 @@ def result_sk(chunk: int) -> str:
 
 def work_prefix(chunk: int) -> str:
     """Return the common prefix of the sort keys of a chunk's rows."""
-    return f"WORK#{chunk_name(chunk)}#"
+    return f"{WORK_PREFIX}{chunk_name(chunk)}#"
 
 
 def work_part(chunk: int, sk: str) -> str:

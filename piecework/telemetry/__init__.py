@@ -11,13 +11,14 @@ from piecework.telemetry.logs import (
     guard_loop,
     guard_process,
 )
-from piecework.telemetry.output import tolerate_output
+from piecework.telemetry.output import billed_bytes, tolerate_output
 
 __all__ = [
     "BOUND",
     "EVENTS",
     "Event",
     "Log",
+    "billed_bytes",
     "configure",
     "configure_late",
     "configure_loaded",

@@ -12,17 +12,25 @@ from typing import Any, Final, TextIO, cast
 
 #: What a write raises on a stream that is closed, on a full disk, or without a reader.
 FAILURES: Final = (OSError, ValueError)
+#: Bytes that CloudWatch adds to each line that it takes in.
+LINE_BYTES: Final = 26
 
 
 class TolerantStream:
-    """A text stream, or None, whose writes raise nothing."""
+    """A text stream, or None, whose writes raise nothing.
+
+    Attributes:
+        billed: The bytes of all writes, as CloudWatch bills lines of a log.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
         """Write to a stream; without one, to nothing."""
         self._stream = stream
+        self.billed = 0
 
     def write(self, text: str) -> int:
         """Write a text, or drop it."""
+        self.billed += len(text) + LINE_BYTES
         if self._stream is not None:
             try:
                 self._stream.write(text)
@@ -53,6 +61,11 @@ def tolerant(stream: TextIO | None) -> TextIO:
     found: object = stream
     wrapped = found if isinstance(found, TolerantStream) else TolerantStream(stream)
     return cast("TextIO", wrapped)
+
+
+def billed_bytes() -> int:
+    """Return the bytes that this process wrote to its outputs, as they are billed."""
+    return sum(getattr(stream, "billed", 0) for stream in (sys.stdout, sys.stderr))
 
 
 def tolerate_output() -> None:

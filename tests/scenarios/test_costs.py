@@ -9,15 +9,26 @@ from dataclasses import replace
 
 import pytest
 
+from piecework.calls.usage import REQUEST_BYTES
 from piecework.cost.meter import CostMeter
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.reconciler.loop import reconcile_once
 from piecework.runtime import Runtime, connect
 from piecework.store.costs import Costs
+from piecework.store.paid import Paid
+from piecework_orchestrator.cost import bill as bill_lines
+from piecework_orchestrator.cost import stored
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.job import job_bill
 from piecework_orchestrator.cost.prices import load_prices
+from piecework_orchestrator.cost.stored import (
+    KINDS,
+    size_of,
+    stored_as,
+    stored_by,
+    stored_of,
+)
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.counting_proxy import CountingProxy, proxy_to
 from tests.scenarios.pipelines import Item, counting
@@ -158,3 +169,33 @@ async def test_the_bill_has_exactly_the_requests_that_were_sent(
     assert dict(proxy.received) == dict(counted(everything, "requests"))
     assert {op: proxy.units[op] for op in WRITES} == {op: units[op] for op in WRITES}
     assert [0, 0, 0] == [meter.unread for meter in meters]
+
+
+async def test_the_bill_measures_what_the_table_stores_and_what_calls_sent(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scenario.submit(counting, [Item(n=n, calls=3) for n in range(8)])
+    async with scenario.worker():
+        await scenario.ended()
+    job, table = await scenario.job(), scenario.rt.table
+    rows = [row async for row in table.query(job.ref.pk, any_version=True)]
+    sizes = [size_of(row) for row in rows if row["sk"].startswith(KINDS)]
+    found = await stored_by(table, job)
+
+    assert stored_as(sizes) == found
+    assert len(sizes) >= 16, "each chunk has its row, and a page of answers"
+    of_chunks = await stored_of(table, job, range(8))
+    assert of_chunks.bytes == pytest.approx(found.bytes, rel=0.05), "without the join"
+    # Of a large job only the first megabyte of each kind is read.
+    monkeypatch.setattr(stored, "READ_BYTES", 1)
+    assert (await stored_by(table, job)).bytes == pytest.approx(found.bytes, rel=0.2)
+    bill = await job_bill(
+        scenario.rt, job, load_prices(), "us-east-1", TaskSize(), Paid()
+    )
+    counted = [each.counts["call_bytes"] for each in scenario.rt.cost.accounts.values()]
+    lines = {line["item"]: line["count"] for line in bill["lines"]}
+    assert found.write_units == lines["deletion"]
+    days = scenario.rt.settings.job_retention_days
+    assert days == pytest.approx(bill["kept_days"], abs=0.1)
+    sent = lines.get("sent by calls", 0) * bill_lines.GB + sum(counted)
+    assert 24 * REQUEST_BYTES <= sent < 25 * REQUEST_BYTES

@@ -195,6 +195,7 @@ async def run_services(
     name = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=name)
     async with connect(settings, actor="worker") as rt:
+        rt.cost.logged = telemetry.billed_bytes
         queues = queues or queues_of(pipelines.values())
         for queue in queues:
             await rt.work.named(queue)  # a worker without its queue says so at once

@@ -10,11 +10,13 @@ import structlog
 
 from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts, new_token_buckets
+from piecework.calls.call import Call
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer
-from piecework.calls.usage import UsageReporter
+from piecework.calls.usage import AnswerSource, UsageReporter, sent_bytes
+from piecework.dependency import Usage
 from piecework.resilience.retry import RetryTime, RetryTokenBucket
 from piecework.runtime import Runtime
 from piecework_worker.call_limiter import CallLimiter
@@ -54,6 +56,13 @@ class SharedCalls:
     ) -> Attempts:
         """Return what makes the attempts of one claim's calls."""
         lease, settings = state.lease, rt.settings
+        job = lease.claim.ref.of
+
+        def note(call: Call, answered: AnswerSource, usage: Usage) -> None:
+            if answered == "paid":
+                rt.cost.called(job, sent_bytes(call, usage))
+            state.note_usage(call, answered, usage)
+
         admission = Admission(
             self.slots,
             rt.clock,
@@ -77,7 +86,7 @@ class SharedCalls:
             check_lease=lease.check_deadline,
             retry_tokens=self.retry_tokens,
             counts=state.counts,
-            usage=UsageReporter(state.note_usage, log),
+            usage=UsageReporter(note, log),
             pacer=self.pacer,
             answered_level=settings.attempt_log,
             acquired_at=lease.acquired_at,

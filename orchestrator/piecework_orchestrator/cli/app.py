@@ -127,7 +127,7 @@ COMMANDS = {
     "jobs resume": Row("pause:resume_job", "Resume a PAUSED job."),
     "jobs cost": Row(
         "cost:job_cost",
-        "Show the cost of a job: requests, units, bytes, busy time, tokens.",
+        "Show the cost of a job: what it used, and costs until its deletion.",
     ),
     "jobs forecast": Row(
         "forecast:job_forecast",

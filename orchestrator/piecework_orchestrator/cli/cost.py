@@ -46,12 +46,12 @@ def job_cost(
     job: JobArgument,
     region: RegionOption = "",
     prices: PricesOption = None,
-    vcpu: VcpuOption = 0.0,
-    gb: GbOption = 0.0,
+    vcpu: VcpuOption = 0.5,
+    gb: GbOption = 1.0,
     arm: ArmOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show the cost of a job: requests, units, bytes, busy time, tokens.
+    """Show the cost of a job: what it used, and costs until its deletion.
 
     List prices from a dated table, without taxes, discounts and free tiers.
     """

@@ -114,6 +114,7 @@ def forecast_view(forecast: Document) -> View:
                     ("tokens in", range_text(forecast["tokens_in"])),
                     ("tokens out", range_text(forecast["tokens_out"])),
                     ("cost", cost_text(forecast)),
+                    ("AWS", aws_text(forecast)),
                     ("time", time_text(forecast)),
                     ("workers", fleet),
                     ("notes", "\n".join(forecast["notes"])),
@@ -144,7 +145,13 @@ def cost_text(forecast: Document) -> str:
     usd = forecast["usd"]
     if usd is None:
         return "no price is known" if forecast["calls"] else ""
-    return f"{usd['p50']:.6f} USD (P50) to {usd['p90']:.6f} USD (P90), without AWS"
+    return f"{usd['p50']:.6f} USD (P50) to {usd['p90']:.6f} USD (P90)"
+
+
+def aws_text(forecast: Document) -> str:
+    """Return what AWS charges for the rest."""
+    usd = forecast["aws_usd"]
+    return "" if usd is None else f"{usd:.6f} USD, storage and deletion included"
 
 
 def time_text(forecast: Document) -> str:

@@ -111,8 +111,8 @@ from piecework_orchestrator.submit.sample import (
 
 R = TypeVar("R")
 
-#: No size of a worker's task: its compute has no price.
-UNKNOWN = TaskSize(0.0, 0.0)
+#: The default size of a worker's task.
+SMALL = TaskSize()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,14 +262,14 @@ class JobHandle(Generic[R]):
         return await export(self.rt, record, to, with_version=with_version)
 
     async def cost(
-        self, *, region: str = "", prices: Path | None = None, task: TaskSize = UNKNOWN
+        self, *, region: str = "", prices: Path | None = None, task: TaskSize = SMALL
     ) -> Document:
         """Return the bill of the job so far, in dollars, with its counts.
 
         Args:
             region: The region whose prices apply; default: the deployment's.
             prices: A price file that overrides the built-in prices.
-            task: The size of a worker's task; without it, tasks have no price.
+            task: The size of a worker's task; the default is a small one.
 
         Raises:
             UsageError: `config.price.missing`, `config.prices.invalid`,
@@ -290,7 +290,7 @@ class JobHandle(Generic[R]):
         """Return what the rest of a job with a sample will use, and how long it takes.
 
         `calls`, `tokens_in`, `tokens_out`, `usd` and `time_s` have `p50` and `p90`;
-        `notes` say why they may be wrong. AWS's part of the cost is not included.
+        `notes` say why they may be wrong. `usd` is that of the models, `aws_usd` AWS's.
 
         Args:
             timeout: As of `wait`; the sample continues after it.

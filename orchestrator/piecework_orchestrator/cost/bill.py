@@ -11,10 +11,13 @@ from piecework.cost.attribution import WHOLE
 from piecework.domain.budget import NANO
 from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework_orchestrator.cost.prices import PriceName, Prices
+from piecework_orchestrator.cost.stored import Stored
 
 Counts = Mapping[str, int]
 
 GB: Final = 1024**3
+#: Days of a month, as storage is billed.
+MONTH_DAYS: Final = 730 / 24
 #: The price and the measure by which each operation is billed.
 BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
     **dict.fromkeys(
@@ -42,6 +45,7 @@ BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
     **dict.fromkeys(("PutObject", "ListObjectsV2"), ("s3_put", "requests")),
     **dict.fromkeys(("GetObject", "HeadObject"), ("s3_get", "requests")),
 }
+GB_MONTHS: Final = "GB-months"
 SERVICES: Final = {"sqs": "SQS", "dynamodb": "DynamoDB", "s3": "S3"}
 UNITS: Final = {
     "sqs_request": "requests",
@@ -54,10 +58,10 @@ UNITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """Size of a worker's Fargate task; zero if it is not known."""
+    """Size of a worker's Fargate task; the default is a small one of service.yaml."""
 
-    vcpu: float = 0.0
-    gb: float = 0.0
+    vcpu: float = 0.5
+    gb: float = 1.0
     arm: bool = False
 
 
@@ -84,13 +88,26 @@ class BillLine:
 
 
 def aws_lines(
-    counts: Counts, prices: Prices, region: str, task: TaskSize
+    counts: Counts,
+    prices: Prices,
+    region: str,
+    task: TaskSize,
+    stored: Stored | None = None,
+    days: float = MONTH_DAYS,
 ) -> list[BillLine]:
-    """Return the lines of AWS, service by service."""
+    """Return the lines of AWS, service by service.
+
+    `stored` are the rows of the job in the table; None: the lines of one process, which
+    have no storage. They and the objects are kept for so many `days`.
+    """
+    months = days / MONTH_DAYS
     return [
         *operation_lines(counts, prices, region),
-        *storage_lines(counts, prices, region),
+        *(() if stored is None else table_lines(stored, months, prices, region)),
+        *(() if stored is None else object_lines(counts, months, prices, region)),
         *compute_lines(counts, prices, region, task),
+        *network_lines(counts, prices, region),
+        *log_lines(counts, prices, region),
     ]
 
 
@@ -110,30 +127,68 @@ def operation_lines(counts: Counts, prices: Prices, region: str) -> Iterator[Bil
             yield BillLine(service, operation, count, UNITS[name], price, requests)
 
 
-def storage_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
-    """Yield the cost of storing the job's objects for a month."""
+def table_lines(
+    stored: Stored, months: float, prices: Prices, region: str
+) -> Iterator[BillLine]:
+    """Yield what the rows of a job cost until their deletion, and that itself."""
+    kept = stored.bytes / GB * months
+    lines: tuple[tuple[str, float, str, PriceName], ...] = (
+        ("rows, until deletion", kept, GB_MONTHS, "dynamodb_gb_month"),
+        ("backups, until deletion", kept, GB_MONTHS, "dynamodb_backup_gb_month"),
+        ("deletion", stored.write_units, "write units", "dynamodb_write_unit"),
+        ("deletion, reads", stored.read_units, "read units", "dynamodb_read_unit"),
+    )
+    for item, count, unit, name in lines:
+        if count:
+            price = prices.price(region, name).unit_price
+            yield BillLine("DynamoDB", item, count, unit, price)
+
+
+def object_lines(
+    counts: Counts, months: float, prices: Prices, region: str
+) -> Iterator[BillLine]:
+    """Yield the cost of storing the job's objects until their deletion."""
     size = counts.get("op__PutObject__bytes", 0) / GB
     if size:
         price = prices.price(region, "s3_gb_month").unit_price
-        yield BillLine("S3", "stored for a month", size, "GB-months", price)
+        yield BillLine("S3", "objects, until deletion", size * months, GB_MONTHS, price)
 
 
 def compute_lines(
     counts: Counts, prices: Prices, region: str, task: TaskSize
 ) -> Iterator[BillLine]:
-    """Yield the busy time of the workers, with a price if their size is known."""
+    """Yield the busy time of the workers, at the price on demand."""
     hours = counts.get("busy_ms", 0) / 1000 / 3600
     if not hours:
-        return
-    if not task.vcpu:
-        yield BillLine("workers", "busy time", hours, "hours", None)
         return
     cpu: PriceName = "fargate_arm_vcpu_hour" if task.arm else "fargate_vcpu_hour"
     memory: PriceName = "fargate_arm_gb_hour" if task.arm else "fargate_gb_hour"
     cpu_price = prices.price(region, cpu).unit_price
     memory_price = prices.price(region, memory).unit_price
+    address_price = prices.price(region, "public_ipv4_hour").unit_price
     yield BillLine("workers", "vCPU", hours * task.vcpu, "vCPU-hours", cpu_price)
     yield BillLine("workers", "memory", hours * task.gb, "GB-hours", memory_price)
+    yield BillLine("workers", "addresses", hours, "hours", address_price)
+
+
+def network_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
+    """Yield what the calls sent to providers on the internet."""
+    size = counts.get("call_bytes", 0) / GB
+    if size:
+        price = prices.price(region, "egress_gb").unit_price
+        yield BillLine("network", "sent by calls", size, "GB", price)
+
+
+def log_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
+    """Yield the logs of the workers: taken in, and kept for a month."""
+    size = counts.get("log_bytes", 0) / GB
+    names: tuple[tuple[str, PriceName], ...] = (
+        ("taken in", "logs_gb"),
+        ("kept for a month", "logs_gb_month"),
+    )
+    for item, name in names if size else ():
+        price = prices.price(region, name).unit_price
+        yield BillLine("logs", item, size, "GB", price)
 
 
 def call_lines(

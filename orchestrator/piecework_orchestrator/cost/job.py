@@ -19,9 +19,11 @@ from piecework.store.paid import Paid, paid_by
 from piecework_orchestrator.cost import bill
 from piecework_orchestrator.cost.bill import BillLine, TaskSize
 from piecework_orchestrator.cost.prices import Prices, load_prices
+from piecework_orchestrator.cost.stored import stored_by, stored_of
 
 Document = dict[str, Any]
 
+DAY_S: Final = 86_400
 #: The region whose prices the page applies on an emulator.
 PRICED_IN: Final = "us-east-1"
 
@@ -44,7 +46,8 @@ async def job_bill(
     by_actor = {actor: counts_of(row) for actor, row in sorted(rows.items())}
     counts = bill.sum_counts(by_actor.values())
     models = list(bill.call_lines(paid.usage, prices))
-    aws = bill.aws_lines(counts, prices, region, task)
+    stored, days = await stored_by(rt.table, job), kept_days(rt, job)
+    aws = bill.aws_lines(counts, prices, region, task, stored, days)
     lines = [*models, *aws]
     model_usd, aws_usd = bill.total(models), bill.total(aws)
     return {
@@ -58,6 +61,7 @@ async def job_bill(
         "total_usd": model_usd + aws_usd,
         "model_usd": None if models and not any_price(models) else model_usd,
         "aws_usd": aws_usd,
+        "kept_days": round(days, 1),
         "chunk_usd": (model_usd + aws_usd) / max(1, job.chunks),
         "by_actor_usd": {
             actor: bill.total(bill.aws_lines(its, prices, region, task))
@@ -83,6 +87,39 @@ async def bill_for_page(
         return await job_bill(rt, job, load_prices(None), region, TaskSize(), known)
     except UsageError:
         return None
+
+
+async def aws_usd_of(
+    rt: Runtime, job: Job, chunks: Sequence[int], prices: Prices
+) -> float | None:
+    """Return what AWS charges for one chunk, by ended ones; None: a price is missing.
+
+    That is the part of the workers, storage until deletion, and the deletion. The
+    submit has created the rest already.
+    """
+    region = region_of(rt) if rt.cost.trusted else PRICED_IN
+    rows = await Costs(rt.table).of(job.ref)
+    counts = counts_of(rows.get("worker", {}))
+    counts.pop("op__PutObject__bytes", None)
+    each = (await stored_of(rt.table, job, chunks)).times(1 / len(chunks))
+    try:
+        worked = bill.total(bill.aws_lines(counts, prices, region, TaskSize()))
+        kept = bill.total(
+            bill.aws_lines({}, prices, region, TaskSize(), each, kept_days(rt, job))
+        )
+    except UsageError:
+        return None
+    return worked / len(chunks) + kept
+
+
+def kept_days(rt: Runtime, job: Job) -> float:
+    """Return how long the rows and objects of a job are billed: until its deletion.
+
+    Without a retention nothing ends it; then it is a month.
+    """
+    if job.delete_after and job.finished_at:
+        return (moment(job.delete_after) - moment(job.finished_at)) / DAY_S
+    return rt.settings.job_retention_days or bill.MONTH_DAYS
 
 
 def region_of(rt: Runtime) -> str:
@@ -181,8 +218,6 @@ def unpriced_lines(found: Sequence[BillLine]) -> list[BillLine]:
 def why_unpriced(line: BillLine) -> str:
     """Return why a line is in no sum, and the option that adds it."""
     match line.unit:
-        case "hours":
-            return "no task size; --vcpu and --gb set it"
         case "calls":
             return "no price; `usage` of the dependency reports tokens"
         case _:

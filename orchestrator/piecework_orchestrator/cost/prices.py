@@ -30,6 +30,7 @@ PriceName: TypeAlias = Literal[
     "interface_endpoint_hour",
     "nat_gateway_hour",
     "public_ipv4_hour",
+    "egress_gb",
     "alarm_month",
     "composite_alarm_month",
     "dashboard_month",

@@ -33,7 +33,7 @@ from piecework_orchestrator.cost.forecast import (
     forecast_seconds,
     remarks,
 )
-from piecework_orchestrator.cost.job import any_price, price_notes
+from piecework_orchestrator.cost.job import any_price, aws_usd_of, price_notes
 from piecework_orchestrator.cost.prices import Prices, load_prices
 from piecework_orchestrator.reading.job_documents import Document, explain, require_job
 from piecework_orchestrator.reading.watch import (
@@ -160,14 +160,23 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
         "slots": workers.slots,
     }
     if not sample:
-        nothing: Document = dict.fromkeys(("calls", "tokens_in", "tokens_out", "usd"))
+        nothing: Document = dict.fromkeys(
+            ("calls", "tokens_in", "tokens_out", "usd", "aws_usd")
+        )
         unknown = {
             "time_s": None,
             "limited_by": "",
             "notes": ["no chunk has ended yet"],
         }
         return {**head, **nothing, **unknown}
-    return {**head, **ranges(job, done, sample, workers, fleet, lines)}
+    numbers = [chunk.ref.chunk for chunk in done]
+    aws = await aws_usd_of(rt, job, numbers, table)
+    rest = job.chunks - len(job.sample)
+    return {
+        **head,
+        **ranges(job, done, sample, workers, fleet, lines),
+        "aws_usd": None if aws is None else round(aws * rest, 6),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from piecework.domain.call_usage import MAX_MODELS, CallUsage
 from piecework.store.paid import Paid
 from piecework_orchestrator.cost.bill import (
     BILLED,
+    GB,
+    MONTH_DAYS,
     BillLine,
     TaskSize,
     aws_lines,
@@ -17,6 +19,7 @@ from piecework_orchestrator.cost.bill import (
     total,
 )
 from piecework_orchestrator.cost.prices import PRICE_NAMES, Price, Prices
+from piecework_orchestrator.cost.stored import Stored
 
 #: Round prices, so that sums are easy to check.
 PRICES = Prices(
@@ -57,21 +60,35 @@ def test_a_part_of_a_request_is_billed_in_part() -> None:
     assert 0.5 == total(bill({"op__ReceiveMessage__requests": 250}))
 
 
-def test_stored_objects_are_billed_for_a_month() -> None:
-    counts = {"op__PutObject__requests": 1_000, "op__PutObject__bytes": 1024**3 // 2}
+def test_rows_and_objects_are_billed_until_their_deletion() -> None:
+    counts = {"op__PutObject__requests": 1_000, "op__PutObject__bytes": GB // 2}
+    stored = Stored(bytes=GB, write_units=30, read_units=4)
+    found = aws_lines(counts, PRICES, "here", TaskSize(), stored, days=3 * MONTH_DAYS)
 
-    assert [2.0, 1.0] == [line.usd for line in bill(counts)]
+    assert {
+        "PutObject": 2.0,
+        "rows, until deletion": 6.0,
+        "backups, until deletion": 6.0,
+        "deletion": 60.0,
+        "deletion, reads": 8.0,
+        "objects, until deletion": 3.0,
+    } == {line.item: line.usd for line in found}
 
 
-def test_busy_time_is_priced_if_the_task_size_is_known() -> None:
+def test_busy_time_is_priced_with_the_address_of_its_task() -> None:
     counts = {"busy_ms": 1800 * 1000}
-    [unpriced] = bill(counts)
-    cpu, memory = bill(counts, TaskSize(vcpu=2, gb=4))
+    large = [line.usd for line in bill(counts, TaskSize(vcpu=2, gb=4))]
+    small = [line.usd for line in bill(counts)]
 
-    assert (0.5, "hours", None) == (unpriced.count, unpriced.unit, unpriced.usd)
-    assert (1.0, 2.0) == (cpu.count, cpu.usd)
-    assert (2.0, 4.0) == (memory.count, memory.usd)
-    assert 0 == total([unpriced])
+    assert ([2.0, 4.0, 1.0], [0.5, 1.0, 1.0]) == (large, small)
+
+
+def test_logs_and_what_calls_send_have_their_lines() -> None:
+    found = bill({"log_bytes": GB // 2, "call_bytes": 2 * GB})
+
+    assert [("sent by calls", 4.0), ("taken in", 1.0), ("kept for a month", 1.0)] == [
+        (line.item, line.usd) for line in found
+    ]
 
 
 def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:

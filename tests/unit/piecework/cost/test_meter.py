@@ -202,6 +202,23 @@ def test_an_attempt_without_an_answer_counts_as_request_and_as_retry() -> None:
     }
 
 
+def test_a_chunk_counts_the_log_lines_since_the_last_one_and_what_its_calls_sent() -> (
+    None
+):
+    log = [100]
+    meter = CostMeter(logged=lambda: log[0])
+    with meter.working(A):
+        meter.called(A, 4_000)
+        log[0] += 300
+    with meter.working(B):
+        log[0] += 50
+
+    assert (400, 4_000) == tuple(
+        counts(meter, A)[name] for name in ("log_bytes", "call_bytes")
+    )
+    assert 50 == counts(meter, B)["log_bytes"]
+
+
 def test_shares_of_busy_time_add_up_to_it() -> None:
     now = [100.0]
     time = SharedTime[str](lambda: now[0])

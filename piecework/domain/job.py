@@ -180,7 +180,7 @@ class Job:
         "Until when that reason is valid; empty: always."
     )
     failed_chunks = Count(
-        "How many chunks became dead letters in this generation, if it tolerates some."
+        "How many chunks had become dead letters when no further chunk started."
     )
     stopped_at = OptionalText("Since when no further chunk starts.")
     stopped_code = OptionalText("Why no further chunk starts; empty: chunks start.")

@@ -3,7 +3,7 @@
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, BUDGET, EVENT#<time>#<event>,
                                        NOTIFICATION#<gen>#<event>, COST#<actor>,
-                                       WAIT#<time>#<n>
+                                       WAIT#<time>#<n>, FAILED#<gen>#<counter>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
@@ -85,6 +85,9 @@ WORKERS_PK = "WORKERS"
 META_SK = "META"
 TALLY_SK = "TALLY"
 BLOCK_SK = "TALLY#GROUPS"
+FAILED_PREFIX = "FAILED#"
+#: Counters of the dead letters of a job: transactions on one item conflict.
+FAILED_COUNTERS = 32
 CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
 WORK_PREFIX = "WORK#"
@@ -273,6 +276,16 @@ def event_sk(at: str, event: str, token: str) -> str:
 def notification_sk(gen: int, event: str) -> str:
     """Return the sort key of a notification of a generation of a job."""
     return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
+
+
+def failed_prefix(gen: int) -> str:
+    """Return the prefix of the counters of a generation's dead letters."""
+    return f"{FAILED_PREFIX}{gen:04d}#"
+
+
+def failed_sk(gen: int, chunk: int) -> str:
+    """Return the sort key of the counter that counts the dead letter of a chunk."""
+    return f"{failed_prefix(gen)}{chunk % FAILED_COUNTERS:02d}"
 
 
 def budget_sk(tenant: str) -> str:

@@ -1,9 +1,9 @@
 """Tolerated failure: stop starting chunks once a job cannot succeed any more.
 
-The transaction that writes a dead letter counts it on the job, if the job tolerates
-any. When more have failed than it tolerates, one write stops it. Chunks that have
-started go on to their end, and the others are cancelled. Then the job ends by its
-results.
+The transaction that writes a dead letter adds it to a counter of the job, if the job
+tolerates any. A job has 32 counters, so that few of these transactions meet. When more
+have failed than it tolerates, one write stops it. Chunks that have started go on to
+their end, and the others are cancelled. Then the job ends by its results.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
-from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_all_unclaimed, cancel_unclaimed
@@ -22,18 +22,31 @@ from piecework.store.completion import read_chunk
 CHUNKS_AT_ONCE = 64
 
 
-async def stop_if_exceeded(rt: Runtime, ref: JobRef) -> bool:
-    """Stop a job if more chunks have failed than it tolerates; return whether it is."""
-    job = await rt.jobs.read(ref)
-    return job is not None and await stop_exceeded(rt, job)
+async def stop_if_exceeded(rt: Runtime, job: Job, gen: int) -> bool:
+    """Stop a job if more chunks have failed than it tolerates; return whether it is.
+
+    `job` may be of an earlier generation than `gen`; its tolerance never changes.
+    """
+    failed = await rt.transitions.failed_chunks(job.ref, gen)
+    if failed <= job.tolerated_chunks:
+        return False
+    now = await rt.jobs.read(job.ref)
+    return now is not None and now.gen == gen and await stop(rt, now, failed)
 
 
 async def stop_exceeded(rt: Runtime, job: Job) -> bool:
-    """Stop a job as `stop_if_exceeded`, by its record."""
+    """Stop a job as `stop_if_exceeded`, by its record of now."""
+    if job.stopped_code or not job.tolerated_chunks:
+        return bool(job.stopped_code)
+    failed = await rt.transitions.failed_chunks(job.ref, job.gen)
+    return failed > job.tolerated_chunks and await stop(rt, job, failed)
+
+
+async def stop(rt: Runtime, job: Job, failed: int) -> bool:
+    """Stop a RUNNING job, unless another process has; return whether it is stopped."""
     if job.status is not JobStatus.RUNNING or job.stopped_code:
         return bool(job.stopped_code)
-    exceeded = 0 < job.tolerated_chunks < job.failed_chunks
-    return exceeded and await rt.transitions.stop_starting(job)
+    return await rt.transitions.stop_starting(job, failed)
 
 
 def has_not_started(chunk: Chunk, job: Job) -> bool:

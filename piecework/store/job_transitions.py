@@ -23,7 +23,8 @@ from piecework.domain import keys
 from piecework.domain.job import DEADLINE_CODE, Job
 from piecework.domain.moments import iso
 from piecework.domain.pause import Pause, PauseCode
-from piecework.domain.refs import JobRef
+from piecework.domain.records import read_int
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
@@ -36,6 +37,8 @@ from piecework.store.table import ItemWrite, Refused, Table, Written
 
 #: Why no further chunk of a job starts.
 TOLERANCE_CODE = "job.tolerance.exceeded"
+#: What a counter of dead letters is, in an error.
+FAILURES = "a counter of dead letters"
 #: The attributes of a pause.
 PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until, pause_unit"
 #: Attributes that a new generation does not inherit.
@@ -83,13 +86,17 @@ class JobTransitions:
         facts = {"sent_at": iso(self.clock())}
         return await self._move(ref, gen, status, status, facts)
 
-    async def stop_starting(self, job: Job) -> bool:
+    async def stop_starting(self, job: Job, failed: int) -> bool:
         """Record that no further chunk of a RUNNING job starts.
 
-        More chunks failed than it tolerates. Chunks that have started go on.
+        More chunks, `failed`, failed than it tolerates. Chunks that have started go on.
         """
         now = self.clock()
-        facts = {"stopped_at": iso(now), "stopped_code": TOLERANCE_CODE}
+        facts = {
+            "stopped_at": iso(now),
+            "stopped_code": TOLERANCE_CODE,
+            "failed_chunks": failed,
+        }
         move = self._moving(
             job.ref,
             job.gen,
@@ -98,22 +105,27 @@ class JobTransitions:
             facts,
             condition=f"{IN_STATE} AND attribute_not_exists(stopped_at)",
         )
-        told = {"code": TOLERANCE_CODE, "failed": job.failed_chunks, "gen": job.gen}
+        told = {"code": TOLERANCE_CODE, "failed": failed, "gen": job.gen}
         return await self._move_and_tell(move, job, "stopped", now, told)
 
-    def counting_failure(self, ref: JobRef, gen: int) -> ItemWrite:
+    def counting_failure(self, ref: ChunkRef, gen: int) -> ItemWrite:
         """Return the write that counts a dead letter, for the chunk's transaction.
 
-        A chunk dies once in a generation, so the count is exact.
+        A chunk dies once in a generation, so the count is exact. A job has several
+        counters, because transactions on one item conflict.
         """
         return self.table.item_write(
             "Update",
-            ref.pk,
-            keys.META_SK,
-            condition="gen = :gen",
+            ref.of.pk,
+            keys.failed_sk(gen, ref.chunk),
             update="ADD failed_chunks :one",
-            values={"gen": gen, "one": 1},
+            values={"one": 1},
         )
+
+    async def failed_chunks(self, ref: JobRef, gen: int) -> int:
+        """Return how many chunks became dead letters in a generation."""
+        counters = self.table.query(ref.pk, keys.failed_prefix(gen))
+        return sum([read_int(c, "failed_chunks", FAILURES) async for c in counters])
 
     async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
         """Move RUNNING | CANCELLING -> FINALIZING and create the join with it.

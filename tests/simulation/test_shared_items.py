@@ -54,9 +54,6 @@ A_CHUNK_EACH = {
     "ConditionCheck META, Delete OPEN CHUNK GEN, Update CHUNK, Update CHUNK GEN": (
         "a redrive reopens one chunk after another"
     ),
-    "Put CHUNK GEN, Put OPEN CHUNK GEN, Put WORK ERROR, Update CHUNK, Update META": (
-        "dead letters of a job that tolerates some: no chunk starts after these"
-    ),
 }
 #: The deletion of a partition has rows of many kinds; one process deletes 99 at a time.
 DELETES_ROWS = re.compile(r"ConditionCheck META(, Delete [A-Z ]+)+")

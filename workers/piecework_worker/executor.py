@@ -163,7 +163,7 @@ async def follow(
 ) -> None:
     """Tell the job of the end of a claim, and start the next chunk of its order key."""
     if job.tolerated_chunks and isinstance(outcome, DeadLettered):
-        await stop_if_exceeded(rt, job.ref)
+        await stop_if_exceeded(rt, job, chunk.gen)
     if isinstance(outcome, Succeeded):
         following = await unblock_next(rt, chunk)
         if following is not None:

@@ -214,7 +214,7 @@ async def dead_letter(
     if job.tolerated_chunks and not chunk_run.claim.ref.is_join:
         # The cached job may belong to an earlier generation.
         claim = chunk_run.claim
-        also.append(rt.transitions.counting_failure(job.ref, claim.gen))
+        also.append(rt.transitions.counting_failure(claim.ref, claim.gen))
     return await settlements.dead_letter(
         chunk_run.claim,
         dead,

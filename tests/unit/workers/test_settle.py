@@ -82,13 +82,13 @@ async def test_a_dead_letter_is_counted_in_the_generation_of_its_claim() -> None
 
     assert Do.ACK is await here.execute()
 
-    (letter,), job = await here.letters(), await here.job()
+    (letter,) = await here.letters()
     assert ("DEAD", "OPEN", 2) == (
         (await here.row())["status"],
         letter["state"],
         letter["gen"],
     )
-    assert 1 == job.item["failed_chunks"]
+    assert 1 == (await here.row(sk=keys.failed_sk(2, REF.chunk)))["failed_chunks"]
 
 
 async def test_a_worker_that_lost_its_claim_settles_nothing() -> None:

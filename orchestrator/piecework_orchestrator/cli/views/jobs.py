@@ -234,10 +234,10 @@ def tolerance_text(job: Document) -> str:
     """Return how many chunks may fail in a job that succeeds; empty: none may."""
     if not (tolerated := job.get("tolerated_chunks")):
         return ""
-    failed, code = job.get("failed_chunks", 0), job.get("stopped_code")
-    some = count(tolerated, "chunk")
-    text = f"{some} without a result; {failed} failed in this generation"
-    return f"{text}; {code}: no further chunk starts" if code else text
+    text = f"{count(tolerated, 'chunk')} without a result"
+    if not (code := job.get("stopped_code")):
+        return text
+    return f"{text}; {code} at {job['failed_chunks']}: no further chunk starts"
 
 
 def cancel_text(job: Document) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
@@ -226,6 +227,7 @@ def read_state(folder: Path) -> Emulator | None:
     )
 
 
+@cache  # each poll asks for the one endpoint of the process
 def is_loopback(url: str) -> bool:
     """Return whether a URL's host is this machine, without a DNS request."""
     try:

@@ -70,6 +70,9 @@ def run(
     """Run a job whose chunks wait; return its traffic and how late it ended."""
 
     async def act(here: Simulated) -> tuple[Counter[str], float]:
+        # Chunks share a batch if they end together: a drawn time of each transaction
+        # would blur the counts.
+        here.world.dynamodb.conflicts = None
         await here.submit(waiting, [Wait(seconds=seconds)] * chunks)
         traffic = Traffic(here, kill_before)
         here.fleet.worker(reconcile=False)
@@ -123,13 +126,11 @@ CAUSED = (
 
 
 @pytest.mark.parametrize(
-    # A transaction takes up to 0.2 s in the model, so the chunks end further apart, and
-    # fewer share a batch or a tally's write: 8.6 on average, 8.0 if it took no time.
     ("seconds", "longest_in_queue_s", "least", "most"),
     [
-        (600.0, inf, 7.5, 8.9),
+        (600.0, inf, 7.5, 8.1),
         (600.0, 0.0, 7.9, 8.5),
-        (13 * HOUR_S, inf, 10.1, 11.3),
+        (13 * HOUR_S, inf, 10.1, 10.9),
         (13 * HOUR_S, 0.0, 7.9, 8.5),
     ],
 )

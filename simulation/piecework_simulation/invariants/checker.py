@@ -223,6 +223,7 @@ class Invariants:
             if not JobStatus(meta["status"]).ended
             for checker in self.chunks[pk].values()
             if checker.item["status"] not in ENDED
+            and not waits_for_another(checker.item, self.chunks[pk])
         ]
         waits = all(meta["status"] in WAITS for meta in self.jobs.values())
         return min(due, default=0.0) if waits else 0.0
@@ -386,6 +387,13 @@ class Invariants:
 def is_swept(job: Mapping[str, Any], chunk: Mapping[str, Any]) -> bool:
     """Return whether the sweep of a cancel ends a chunk: it needs no message."""
     return job.get("status") == JobStatus.CANCELLING and "direction" not in chunk
+
+
+def waits_for_another(item: Item, chunks: Mapping[int, ChunkInvariants]) -> bool:
+    """Return whether a chunk is behind one of its order key that is not at its end."""
+    before = chunks.get(item.get("blocked_by", -1))
+    is_behind = before is not None and before.item["status"] not in ENDED
+    return is_behind and "cancel_requested_at" not in item
 
 
 def due_at(item: Item) -> float:

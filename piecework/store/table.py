@@ -32,6 +32,10 @@ Item: TypeAlias = dict[str, Any]
 CONTENTION_S = 30.0
 #: The longest wait between two tries, in seconds; the first ones are much shorter.
 CONTENTION_CAP_S = 1.0
+#: The same for a single write of an item that a transaction holds. A chunk may have one
+#: transaction after another, and the renewal of its lease needs a gap between two.
+HELD = "TransactionConflictException"
+HELD_CAP_S = 0.1
 #: Statements that DynamoDB accepts in a batch.
 INSERTS_AT_ONCE = 25
 
@@ -176,7 +180,7 @@ class Table:
         """Send a batch; return the code and the text of each item's error."""
         statements = [item.insertion() for item in items]
         send = self.client.batch_execute_statement
-        reply = await self._send(send, {"Statements": statements})
+        reply = await self._persist(send, {"Statements": statements})
         answers = part_of(reply, "Responses", list)
         if len(answers) != len(items):
             message = "An answer of AWS has not one part for each item: it was cut."
@@ -206,7 +210,9 @@ class Table:
                     if refusal is not None:
                         return refusal
                     waits = waits or Waits(self.rng)
-                    if not contended(error) or not await waits.wait():
+                    held = error.response["Error"]["Code"] == HELD
+                    longest_s = HELD_CAP_S if held else CONTENTION_CAP_S
+                    if not contended(error) or not await waits.wait(longest_s):
                         raise
 
     async def _send(self, send: Any, request: Mapping[str, Any]) -> Any:
@@ -340,7 +346,9 @@ CONTENTION = {
     "TransactionConflictException",
     "TransactionInProgressException",
     "ThrottlingError",
+    "ThrottlingException",
     "ProvisionedThroughputExceeded",
+    "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
     "InternalServerError",
 }
@@ -357,11 +365,11 @@ class Waits:
     _tries: int = 0
     _began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
-    async def wait(self) -> bool:
+    async def wait(self, longest_s: float = CONTENTION_CAP_S) -> bool:
         """Wait a moment before the next try; False: the contention lasts too long."""
         if asyncio.get_running_loop().time() - self._began >= CONTENTION_S:
             return False
-        cap = min(CONTENTION_CAP_S, 0.02 * 2.0 ** min(self._tries, 16))
+        cap = min(longest_s, 0.02 * 2.0 ** min(self._tries, 16))
         self._tries += 1
         await asyncio.sleep(self.rng.uniform(0, cap))
         return True

@@ -119,7 +119,8 @@ def test_an_effect_with_a_short_timeout_happens_once() -> None:
     verdicts = [run_schedule(seed, workloads) for seed in range(18, 28)]
     assert [] == [v.violations for v in verdicts if v.violations]
     assert any(verdict.fired["call.slow"] for verdict in verdicts)
-    assert any(verdict.succeeded for verdict in verdicts)
+    # Some chunks have a result.
+    assert any(verdict.succeeded or verdict.jobs["PARTIAL"] for verdict in verdicts)
 
 
 @pytest.mark.parametrize("name", ["asking", "running"])

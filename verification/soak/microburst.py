@@ -29,6 +29,7 @@ CONFLICT = {
     "status": 400,
     "fields": {"CancellationReasons": [{"Code": "TransactionConflict"}]},
 }
+HELD = {"code": "TransactionConflictException", "status": 400}
 #: Its `__main__`, without a line for each request.
 QUIETLY = (
     "import logging, sys; from microburst.cli import main;"
@@ -58,6 +59,7 @@ def rules() -> list[dict[str, Any]]:
         *(rule(of, 0.05, REPLY_LOST, op) for of, ops in lost.items() for op in ops),
         rule(sqs, 0.02, REPLY_LOST, "ReceiveMessage"),
         rule(ddb, 0.01, {"error": CONFLICT}, "TransactWriteItems"),
+        *(rule(ddb, 0.01, {"error": HELD}, op) for op in ("UpdateItem", "PutItem")),
         rule(ddb, 0.01, {"error": throttled}),
         rule(ddb, 0.005, {"error": internal}),
         rule(sqs, 0.005, {"error": internal}),

@@ -66,7 +66,9 @@ def started(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
         acks = folder / ACKS
         children.append(tap.start(emulator.endpoint, plan.seed, acks, seen, folder))
         seen |= {"AWS_ENDPOINT_URL_DYNAMODB": url_of(children[-1])}
-        children.append(tap.start(faults, plan.seed, acks, seen, folder))
+        children.append(
+            tap.start(faults, plan.seed, acks, seen, folder, throttles=True)
+        )
         seen |= {"SOAK_PROVIDER": provider, "PIECEWORK_LOG_LEVEL": "info"}
         tapped = url_of(children[-1])
         faulty = aws(faults) | {

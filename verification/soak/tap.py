@@ -6,6 +6,9 @@ It stands between the workers and the fault proxy, which cannot answer for one e
 a batch. The tap drops a few from a batch and reports them as failed. It sends each
 statement of a batch as the Put that it stands for: the emulator's stream has no change
 of a statement.
+
+With `--throttle` it refuses requests of DynamoDB for the key of a partition, some
+seconds long, as `piecework_simulation.aws.throughput` draws it.
 """
 
 from __future__ import annotations
@@ -25,16 +28,35 @@ from types import MappingProxyType
 from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from botocore.exceptions import ClientError as AwsError
 
 from piecework_orchestrator.demo import processes
 from piecework_orchestrator.demo.processes import ChildProcess
+from piecework_simulation.aws.dynamodb import CODES_OF_STATEMENTS
+from piecework_simulation.aws.errors import cancelled
 from piecework_simulation.aws.statements import read_insert
+from piecework_simulation.aws.throughput import Throughput
 
 LOOPBACK = "127.0.0.1"
 #: In 100 entries of batches, this many fail alone.
 SPOILT = 2
 HOP = {"host", "content-length", "transfer-encoding", "connection"}
+#: In 1,000 requests of DynamoDB, at this many the throttling of a key begins.
+HOT = 3
+READS = {"GetItem", "Query"}
+SINGLE = {"UpdateItem", "PutItem", "DeleteItem", *READS}
 BATCHES = {"SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Draws when the throttling of a key begins."""
+
+    rng: Random
+
+    def fires(self, _: str) -> bool:
+        """Return whether it begins now."""
+        return self.rng.uniform(0, 1000) < HOT
 
 
 @dataclass(slots=True)
@@ -45,6 +67,7 @@ class Tap:
     acks: int
     rng: Random
     http: ClientSession
+    throughput: Throughput | None = None
     bodies: dict[str, str] = field(default_factory=dict)
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -59,6 +82,10 @@ class Tap:
             self.note(asked)
         if failed and not asked["Entries"]:
             return web.json_response({"Successful": [], "Failed": failed})
+        try:
+            self.throttle(operation, asked)
+        except AwsError as error:
+            return refusal(error)
         try:
             if operation == "BatchExecuteStatement":
                 return await self.insert(request, asked["Statements"])
@@ -75,14 +102,24 @@ class Tap:
         answers: list[dict[str, Any]] = []
         target = {"X-Amz-Target": "DynamoDB_20120810.PutItem"}
         for statement in statements:
-            raw = json.dumps(read_insert(statement)).encode()
+            put = read_insert(statement)
+            try:
+                self.throttle("PutItem", put)
+            except AwsError as wrong:
+                found = wrong.response["Error"]
+                code = CODES_OF_STATEMENTS[found["Code"]]
+                answers.append({"Error": {"Code": code, "Message": found["Message"]}})
+                continue
+            raw = json.dumps(put).encode()
             reply = await self.forward(request, raw, "PutItem", [], target)
             said = json.loads(reply.body if isinstance(reply.body, bytes) else b"{}")
-            exists = "ConditionalCheckFailed" in said.get("__type", "")
-            if reply.status != HTTPStatus.OK and not exists:
+            code = said.get("__type", "").rpartition("#")[2]
+            alone = {"ConditionalCheckFailedException": "DuplicateItem"}
+            alone |= CODES_OF_STATEMENTS
+            if reply.status != HTTPStatus.OK and code not in alone:
                 return reply
-            error = {"Error": {"Code": "DuplicateItem", "Message": "It exists."}}
-            answers.append(error if exists else {})
+            error = {"Error": {"Code": alone.get(code), "Message": "As the Put."}}
+            answers.append({} if reply.status == HTTPStatus.OK else error)
         return web.json_response({"Responses": answers})
 
     async def forward(
@@ -111,6 +148,28 @@ class Tap:
         kept.pop("Content-Encoding", None)
         return web.Response(status=status, body=body, headers=kept)
 
+    def throttle(self, operation: str, asked: Mapping[str, Any]) -> None:
+        """Raise what DynamoDB answers if the key of a request has no capacity."""
+        throughput = self.throughput
+        if throughput is None:
+            return
+        if operation in SINGLE:
+            take = throughput.take_read if operation in READS else throughput.take_write
+            take(operation, asked["TableName"], partition_of(asked), 1)
+        elif operation == "TransactWriteItems":
+            codes = [self.code_of(write) for write in asked["TransactItems"]]
+            if set(codes) != {"None"}:
+                raise cancelled([{"Code": code} for code in codes])
+
+    def code_of(self, action: Mapping[str, Any]) -> str:
+        """Return the reason of an action of a transaction."""
+        (write,) = action.values()
+        try:
+            self.throttle("PutItem", write)
+        except AwsError as error:
+            return CODES_OF_STATEMENTS[error.response["Error"]["Code"]]
+        return "None"
+
     def spoil(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """Take a few entries out of a batch; return their failures."""
         kept: list[Any] = []
@@ -134,12 +193,37 @@ class Tap:
                 os.write(self.acks, json.dumps(line).encode() + b"\n")
 
 
+def refusal(error: AwsError) -> web.Response:
+    """Return an error as DynamoDB writes it."""
+    body: dict[str, Any] = {
+        "__type": error.response["Error"]["Code"],
+        "message": error.response["Error"]["Message"],
+    }
+    if reasons := error.response.get("CancellationReasons"):
+        body["CancellationReasons"] = reasons
+    return web.json_response(body, status=HTTPStatus.BAD_REQUEST)
+
+
+def partition_of(asked: Mapping[str, Any]) -> str:
+    """Return the partition that a request of DynamoDB reads or writes."""
+    key = asked.get("Key") or asked.get("Item") or {}
+    values = asked.get("ExpressionAttributeValues", {})
+    return str((key.get("pk") or values.get(":pk", {})).get("S", ""))
+
+
 def start(
-    upstream: str, seed: int, acks: Path, seen: dict[str, str], folder: Path
+    upstream: str,
+    seed: int,
+    acks: Path,
+    seen: dict[str, str],
+    folder: Path,
+    *,
+    throttles: bool = False,
 ) -> ChildProcess:
     """Start a tap as a process of its own; it says where it is."""
     options = {"--upstream": upstream, "--seed": seed, "--acks": acks}
     words = [str(word) for option in options.items() for word in option]
+    words += ["--throttle"] * throttles
     module = ["verification.soak.tap", *words]
     return processes.start_process("tap", module, seen, folder / "tap.log", listen=True)
 
@@ -149,7 +233,10 @@ async def serve(arguments: argparse.Namespace) -> None:
     acks = os.open(arguments.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     async with ClientSession(timeout=ClientTimeout(total=60)) as http:
         rng = Random(f"tap {arguments.seed}")
-        tap = Tap(arguments.upstream, acks, rng, http)
+        drawn = Random(f"throttle {arguments.seed}")
+        limits = Throughput(time.time, drawn, chaos=Draw(drawn))
+        throughput = limits if arguments.throttle else None
+        tap = Tap(arguments.upstream, acks, rng, http, throughput)
         app = web.Application()
         app.router.add_post("/{path:.*}", tap.pass_on)
         runner = web.AppRunner(app, access_log=None)
@@ -167,6 +254,7 @@ def main() -> None:
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--acks", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--throttle", action="store_true")
     asyncio.run(serve(parser.parse_args()))
 
 

@@ -10,6 +10,9 @@ it is drawn for each key:
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
 
+Keys share a partition until AWS splits it, so the load of others may leave nothing for
+a key. When that begins and ends is drawn. The same page has this.
+
 A new table takes 4,000 write units and 12,000 read units a second, and later up to
 twice its peak. It may throttle if its load doubles within 30 minutes. When it grows is
 drawn:
@@ -23,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from piecework_simulation.aws.errors import error
+from piecework_simulation.aws.errors import Calm, Chaos, error
 
 PARTITION_WRITES, PARTITION_READS = 1_000.0, 3_000.0
 TABLE_WRITES, TABLE_READS = 4_000.0, 12_000.0
@@ -31,6 +34,10 @@ TABLE_WRITES, TABLE_READS = 4_000.0, 12_000.0
 BURST_S = 300.0
 #: Seconds after which a table under load has doubled, at the least and at the most.
 GROWS_S = (60.0, 1_800.0)
+#: The longest time for which the load of other keys leaves nothing for a key.
+HOT_S = 12.0
+#: The fault of a request at which such a load begins.
+HOT = "dynamodb.hot_partition"
 #: The errors of a table on demand; both are documented.
 CODES = ("ProvisionedThroughputExceededException", "ThrottlingException")
 MESSAGE = "Throughput exceeds the current capacity of your table or index."
@@ -58,15 +65,18 @@ class Throughput:
     Attributes:
         share: The part of AWS's limits of a partition that counts: a small job reaches
             a hundredth of them.
+        chaos: Decides when the load of other keys begins.
         throttled: Requests that were refused.
     """
 
     now: Callable[[], float]
     rng: Random
     share: float = 1.0
+    chaos: Chaos = field(default_factory=Calm)
     throttled: int = 0
     _buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
     _grows_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    _hot_until: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def take_write(self, operation: str, table: str, pk: str, units: float) -> None:
         """Use write units of a key, or raise the error of a throttled request."""
@@ -92,11 +102,18 @@ class Throughput:
         if pk:
             seconds = 1.0 + self.rng.choice((0.0, BURST_S)) * self.rng.random()
             buckets.append(self._bucket(place, limits[0], seconds))
-        if any(bucket.left <= 0 for bucket in buckets):
+        if any(bucket.left <= 0 for bucket in buckets) or self._is_hot(place):
             self.throttled += 1
             raise error(operation, self.rng.choice(CODES), MESSAGE)
         for bucket in buckets:
             bucket.left -= units
+
+    def _is_hot(self, place: tuple[str, str, str]) -> bool:
+        """Return whether other keys of the partition leave nothing for this one."""
+        now = self.now()
+        if self.chaos.fires(HOT):
+            self._hot_until[place] = now + self.rng.random() ** 2 * HOT_S
+        return self._hot_until.get(place, now) > now
 
     def _bucket(
         self, place: tuple[str, str, str], rate: float, seconds: float

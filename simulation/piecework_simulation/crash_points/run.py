@@ -9,6 +9,7 @@ from functools import cache
 from random import Random
 
 from piecework.settings import Settings
+from piecework_simulation.aws.throughput import HOT
 from piecework_simulation.crash_points.fault_points import (
     FaultInjector,
     FaultPoint,
@@ -34,6 +35,8 @@ from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.end_state import check_final_state
 
 WORKERS = 2
+#: The chance that the load of other keys begins to throttle the key of a request.
+HOT_RATE = 0.005
 #: Maximum seconds that a request to a provider is in transit. Short times make short
 #: runs; their ratios are those of the default settings.
 DELIVERY_S = 1.0
@@ -93,7 +96,7 @@ def run(
 ) -> Run:
     """Run a job once; the same job and fault give an identical result."""
     rng = Random(job.seed)
-    world = World(SETTINGS, Faults({}, rng), rng, traced=traced)
+    world = World(SETTINGS, Faults({HOT: HOT_RATE}, rng), rng, traced=traced)
     driver = build_driver(world, SCENARIOS[job.scenario], job.chunks)
     driver.injector.fault = fault
     driver.injector.on_point = on_point
@@ -141,6 +144,7 @@ async def run_scenario(driver: ScenarioDriver, scenario: Scenario) -> None:
         driver.fleet.reconciler()
     await scenario.acts(driver)
     driver.injector.counting = False
+    driver.world.dynamodb.throughput = None  # the checks read the tables
     if driver.injector.failed_process:
         await asyncio.sleep(REDELIVERY_S)
         if driver.take_snapshot() != driver.snapshots[-1]:

@@ -44,7 +44,7 @@ MAX_DENIED_S = 40.0
 #: faults.
 ANSWER_S = 20.0
 #: Minimum seconds of a wait that is skipped.
-MIN_SKIPPED_S = 300.0
+MIN_SKIPPED_S = 60.0
 #: The share of schedules whose jobs are not deleted.
 KEPT_SHARE = 0.75
 #: Maximum seconds from the death of an operator to the end of its deletion. They cover
@@ -244,6 +244,7 @@ class ScheduleDriver:
         """Stop injecting faults."""
         self.world.note(None, "the faults end", None)
         self.world.faults.on = False
+        self.world.dynamodb.throughput = None
         for process in self.world.processes:
             process.fuse = 0
             self.world.loop.thaw(process)

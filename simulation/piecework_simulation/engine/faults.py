@@ -33,6 +33,7 @@ AWS: Mapping[str, float] = {
     "sqs.empty": 0.1,
     "sqs.undelete": 0.07,
     "dynamodb.partial": 0.03,
+    "dynamodb.hot_partition": 0.01,
 }
 #: Faults of a pipeline's call to a provider.
 CALLS: Mapping[str, float] = {

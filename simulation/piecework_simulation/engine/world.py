@@ -14,6 +14,7 @@ from piecework_simulation.aws.conflicts import Conflicts
 from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_simulation.aws.s3 import S3
 from piecework_simulation.aws.sqs import SQS
+from piecework_simulation.aws.throughput import HOT, Throughput
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.loop import Loop
 from piecework_simulation.engine.polls import LongPolls
@@ -29,6 +30,9 @@ QUEUES = ("", "slow")
 #: Maximum seconds that a transaction holds its items; a third of it on average. AWS
 #: answers most within some hundredths of a second.
 TRANSACTION_S = 0.2
+#: The share of a partition's limits that a schedule with throttling may have: small
+#: jobs reach a fiftieth. With less, idle polls alone would use all of it.
+SHARES = (1.0, 0.05, 0.02)
 #: Maximum seconds that a process is frozen: five leases.
 MAX_FREEZE_S = 100.0
 
@@ -75,6 +79,11 @@ class World:
             page_items=7,
             conflicts=Conflicts(self.now, self.rng, TRANSACTION_S),
         )
+        if HOT in self.faults.rates:
+            share = self.rng.choice(SHARES)
+            self.dynamodb.throughput = Throughput(
+                self.now, self.rng, share, chaos=self.faults
+            )
         self.sqs = SQS(self.now, self.rng, chaos=self.faults)
         self.s3 = S3(self.now, buckets=[BUCKET])
         self.polls = LongPolls(self.loop, self.sqs, self.context, EPOCH)

@@ -9,7 +9,6 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from piecework.errors import StoreError
 from piecework.store.table import (
-    CONTENTION_CAP_S,
     CONTENTION_S,
     ItemWrite,
     Refused,
@@ -112,6 +111,8 @@ async def test_a_transaction_says_which_conditions_did_not_hold() -> None:
         error(CANCELLED, "None", "TransactionConflict"),
         error(CANCELLED, "ThrottlingError", "TransactionConflict"),
         error(CANCELLED, "ProvisionedThroughputExceeded"),
+        error("ProvisionedThroughputExceededException"),
+        error("ThrottlingException"),
     ],
 )
 async def test_contention_is_no_answer_and_the_same_request_is_sent_again(
@@ -133,33 +134,49 @@ async def test_two_transactions_have_two_tokens() -> None:
     assert len(tokens) == 2
 
 
-def test_contention_without_end_is_the_stores_failure() -> None:
-    """A try follows at most every second, and the last one after half a minute."""
-    client = Client(*[error("TransactionConflictException")] * 1000)
+@pytest.mark.parametrize(
+    ("met", "longest_s", "code"),
+    [
+        ("TransactionConflictException", 0.1, "aws.transaction.conflict"),
+        ("ThrottlingException", 1.0, "aws.service.throttled"),
+    ],
+)
+def test_contention_without_end_is_the_stores_failure(
+    met: str, longest_s: float, code: str
+) -> None:
+    """The last try follows after half a minute."""
+    client = Client(*[error(met)] * 1000)
     loop = Loop(Random(1))  # type: ignore[abstract] # sockets are
 
     async def write() -> float:
         began = loop.time()
         with pytest.raises(StoreError) as raised:
             await Table(client, "t", Random(1)).update(item_write())  # type: ignore[arg-type]
-        assert raised.value.code == "aws.transaction.conflict"
+        assert raised.value.code == code
         return loop.time() - began
 
     lasted_s = loop.run(write())
-    assert CONTENTION_S <= lasted_s <= CONTENTION_S + CONTENTION_CAP_S
-    assert CONTENTION_S < len(client.asked) < 4 * CONTENTION_S
+    assert CONTENTION_S <= lasted_s <= CONTENTION_S + longest_s
+    assert CONTENTION_S < len(client.asked) * longest_s < 4 * CONTENTION_S
 
 
 class Batches:
-    """Answers each statement of a batch with the next of its errors, if any is left."""
+    """Answers each statement of a batch with the next of its errors, if any is left.
 
-    def __init__(self, **errors: list[str]) -> None:
+    Attributes:
+        whole: The errors of whole batches, which come first.
+    """
+
+    def __init__(self, *whole: ClientError, **errors: list[str]) -> None:
+        self.whole = iter(whole)
         self.errors = {key: iter(codes) for key, codes in errors.items()}
         self.asked: list[list[str]] = []
 
     async def batch_execute_statement(self, **request: Any) -> dict[str, Any]:
         keys = [s["Parameters"][1]["S"] for s in request["Statements"]]
         self.asked.append(keys)
+        for wrong in self.whole:
+            raise wrong
         codes = [next(self.errors.get(key, iter(())), "") for key in keys]
         return {"Responses": [{"Error": {"Code": c}} if c else {} for c in codes]}
 
@@ -177,6 +194,12 @@ async def test_items_are_created_each_by_itself() -> None:
     existed = await table(client).insert(new_items("a", "b", "c", "d"))
     assert existed == {1, 2}
     assert client.asked == [["a", "b", "c", "d"], ["c", "d"], ["d"]]
+
+
+async def test_a_batch_that_is_throttled_as_a_whole_is_sent_again() -> None:
+    client: Any = Batches(error("ThrottlingException"), b=["DuplicateItem"])
+    assert await table(client).insert(new_items("a", "b")) == {1}
+    assert client.asked == [["a", "b"], ["a", "b"]]
 
 
 async def test_an_item_that_may_not_be_created_ends_the_batch() -> None:

@@ -159,7 +159,7 @@ ROWS: dict[str, tuple[type, str]] = {
     "A chunk": (Chunk, "CHUNK#<number>, JOIN"),
     "A stage, a result": (
         StageRow,
-        "WORK#<number>#STAGE#<stage>, RESULT#<number>, RESULT#JOIN",
+        "WORK#<number>#STAGE#<stage>#<fence>, RESULT#<number>, RESULT#JOIN",
     ),
     "A page of the call journal": (
         CallsRow,

@@ -28,7 +28,7 @@ from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
 
 #: Attributes that no document shows.
-HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value"})
+HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value", "stages"})
 #: Claims that a chunk remembers: more would make each later write of its row dearer.
 MAX_HISTORY = 10
 #: The counters of a chunk's item.
@@ -63,6 +63,19 @@ def fences(found: Any) -> frozenset[int]:
     return frozenset(found) if isinstance(found, set) else frozenset()
 
 
+def stage_entries(found: Any) -> Mapping[str, Mapping[str, Any]]:
+    """Decode the completed stages.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`: a stage would run again.
+    """
+    entries = {} if found is None else found
+    is_map = isinstance(entries, Mapping)
+    if not is_map or not all(isinstance(each, Mapping) for each in entries.values()):
+        raise records.unreadable_error("A chunk", "has malformed 'stages'")
+    return entries
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A chunk, read from its item.
@@ -87,7 +100,14 @@ class Chunk:
         "generation since which it does.",
         "patched_in_gen",
     )
-    stage = Text("The stage that it is at; every stage before it is complete.")
+    stage = Text("The stage that it is at.")
+    stages = Decoded(
+        stage_entries,
+        "The stages that have completed, by name. Each has the attributes of [a stage]"
+        "(#a-stage-a-result), or only `code_version` and the `fence` in the key of the "
+        "row that has them.",
+        kind="map",
+    )
     started_at = OptionalText(
         "When its present or last stage started; empty: it was never claimed."
     )
@@ -223,7 +243,12 @@ class Chunk:
     )
     error_code = ShownText("The code of its last error; empty: it has none.")
     result_sha256 = OptionalText("The hash of its result; empty: it has none yet.")
-    value = OptionalText("A small result itself, as JSON; empty: it has a row.")
+    value = OptionalText(
+        "Its result as JSON; empty: it has none, `null`, or a row of its own."
+    )
+    result_stage = OptionalText(
+        "The stage that returned that value; empty: its last one, or it has a row."
+    )
     ended_at = OptionalText("When it ended; empty: it has not ended.")
     ended_by = OptionalText(
         "The worker that ended it; empty: it has not ended, or no worker did."

@@ -368,14 +368,14 @@ def work_part(chunk: int, sk: str) -> str:
     return sk.removeprefix(work_prefix(chunk))
 
 
-def stage_part(stage: str) -> str:
-    """Return the last part of the sort key of a completed stage."""
-    return STAGE_ROWS + stage
+def stage_part(stage: str, fence: int) -> str:
+    """Return the last part of the sort key of a stage that a claim completed."""
+    return f"{STAGE_ROWS}{stage}#{fence:04d}"
 
 
-def stage_sk(chunk: int, stage: str) -> str:
-    """Return the sort key of a completed stage."""
-    return work_prefix(chunk) + stage_part(stage)
+def stage_sk(chunk: int, stage: str, fence: int) -> str:
+    """Return the sort key of a stage that a claim completed; each has its own."""
+    return work_prefix(chunk) + stage_part(stage, fence)
 
 
 def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:

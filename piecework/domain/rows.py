@@ -47,6 +47,26 @@ HIDDEN = frozenset({"pk", "sk", "v", "expires_at"})
 LATE_S: Final = 10.0
 
 
+#: Bytes of an item in a write unit: an item of one byte more costs a second one.
+UNIT_BYTES: Final = 1024
+
+
+def item_bytes(value: Any) -> int:
+    """Return the bytes of an item, or of a part of one, as DynamoDB bills them; about.
+
+    A number has at most so many bytes: one for two digits, and one.
+    """
+    match value:
+        case str() | bytes():
+            return len(value.encode() if isinstance(value, str) else value)
+        case Mapping():
+            return 3 + sum(1 + len(n) + item_bytes(v) for n, v in value.items())
+        case list() | tuple() | set() | frozenset():
+            return 3 + sum(1 + item_bytes(each) for each in value)
+        case _:
+            return 1 + (len(str(value)) + 1) // 2
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row of a table."""

@@ -1,15 +1,18 @@
 """The checkpoints of a claimed chunk: one write under the fence for each stage.
 
-A stage that has completed has a row, which has its name: no row means that it never
+The chunk's row names the stages that have completed: one that it does not name never
 ran. So a chunk goes on with whatever stages its pipeline has now, in whatever order.
-`stage` on the chunk's row is the cursor, the stage that the chunk is at. The row is
-written together with it. It has the start and the end of the stage, its worker and its
-attempt, and its value unless that is `null`. The join and `piecework results` read the
-row of the result stage. If that is the last stage, the chunk's row has a small value
-instead (`results.py`).
+`stage` on that row is the cursor, the stage that the chunk is at. One update moves it,
+and names the stage that it leaves. The entry of that stage has its start and its end,
+its worker and its attempt, and its value unless that is `null`.
 
-A row counts until its stage, or one that completed before it, was compensated. Then the
-stage runs again.
+If the chunk's row would grow above a write unit, the entry only has the fence, and the
+code version. A row of this stage and this claim has the rest. It is written first, and
+without a check: what the chunk's row does not name does not count, and no other claim
+writes this row.
+
+An entry counts until its stage, or one that completed before it, was compensated. Then
+the stage runs again.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import Objects
-from piecework.domain import keys
+from piecework.domain import keys, records
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso
 from piecework.domain.protocols import (
@@ -31,12 +35,14 @@ from piecework.domain.protocols import (
 from piecework.domain.question import QuestionRow
 from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import (
+    UNIT_BYTES,
     CallsRow,
     CompensatedRow,
     CompensationRow,
     EffectRow,
     ErrorRow,
     StageRow,
+    item_bytes,
 )
 from piecework.errors import PermanentError
 from piecework.store.cancellation import COMPENSATING, compensation_put
@@ -52,8 +58,11 @@ if TYPE_CHECKING:
 #: DynamoDB accepts 100 writes in a transaction. One checks the chunk, and one stores
 #: the compensated stage.
 EFFECTS_AT_ONCE = 98
-#: A late copy of an earlier checkpoint would set the cursor back.
-AT_STAGE = "stage = :cursor"
+#: A late copy of an earlier checkpoint would set the cursor back. The cursor may have
+#: returned to a stage, but not at that time: code with other stages moves it so.
+AT_STAGE = "stage = :cursor AND started_at = :since"
+#: Each claim has its own rows of stages. Only a copy of the same request is refused.
+NEW_ROW = "attribute_not_exists(pk)"
 
 
 @dataclass(slots=True)
@@ -77,10 +86,10 @@ class ChunkCheckpoints:
     _started_at: str = ""
     _completed: dict[str, str] = field(default_factory=dict)
     _rows: dict[str, StageRow] = field(default_factory=dict)
+    #: The stages that the chunk's row names, as this claim has left them.
+    _entries: dict[str, Any] = field(default_factory=dict)
     #: The stage in the chunk's row; empty: as the claim has found it.
     _cursor: str = ""
-    #: The stage whose value the row of the result has; empty: there is no such row.
-    _result_of: str = ""
     _compensated: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
     _calls_gen: int | None = None
 
@@ -121,6 +130,8 @@ class ChunkCheckpoints:
             PermanentError: `runtime.stage.not_found`: the pipeline no longer has the
                 chunk's current stage.
         """
+        self._entries = dict(work.entries)
+        self._completed = dict.fromkeys(self._entries, "")  # also if one is unreadable
         self.reached_stage = self.cursor
         began = work.compensation_in(self.claim.gen)
         if began is not None:
@@ -128,11 +139,8 @@ class ChunkCheckpoints:
         self._compensated = {
             row.stage: row.failure for row in work.compensated_in(self.claim.gen)
         }
-        # A join that completed ended its generation: in a later one it runs again.
-        if not self.claim.ref.is_join:
-            self._rows = work.complete_stages(self.compensation_gen)
+        self._rows = work.complete_stages(self.compensation_gen)
         self._completed = dict.fromkeys(self._rows, "")
-        self._result_of = work.result.stage if work.result is not None else ""
         if self.cursor not in [stage.name for stage in self.pipeline.stages]:
             name = self.pipeline.name
             message = f"Pipeline {name!r} has no stage {self.cursor!r} any more."
@@ -151,30 +159,25 @@ class ChunkCheckpoints:
             CancelRequestedError: The job was cancelled; no further stage may start.
             ClaimLostError: Another claim owns the chunk now.
         """
-        assignments, values = "stage = :following, started_at = :now", {}
-        if index == self.pipeline.result_index:
-            assignments += ", result_sha256 = :sha256"
-            values = {"sha256": keys.sha256(value.encode())}
-        name = self.pipeline.stages[index].name
+        stages, now = await self.with_stage(index, value), iso(self.clock())
         step = self._on_chunk(
             "Update",
             condition=self._may_go_on(index),
-            update=f"SET {assignments}",
+            update="SET stage = :following, started_at = :now, stages = :stages",
             values={
                 "cursor": self.cursor,
+                "since": self._started_at or self.claim.chunk.started_at,
                 "following": following,
-                "now": iso(self.clock()),
-                **values,
+                "now": now,
+                "stages": stages,
             },
         )
-        writes = [step, *await self.value_writes(index, value)]
-        reply = await self.table.transact(writes)
+        reply = await self.table.update(step, returning="NONE")
         if isinstance(reply, Refused):
             self._explain(reply, following)
-        self._completed[name] = value
-        self._cursor, self._started_at = following, step.values["now"]
-        if index == self.pipeline.result_index:
-            self._result_of = name
+        self._entries = stages
+        self._completed[self.pipeline.stages[index].name] = value
+        self._cursor, self._started_at = following, now
 
     def _may_go_on(self, index: int) -> str:
         """Return the condition of leaving a stage.
@@ -197,65 +200,61 @@ class ChunkCheckpoints:
             raise CancelRequestedError
         raise ClaimLostError
 
-    async def value_writes(self, index: int, value: str) -> list[ItemWrite]:
-        """Return the writes that store a stage's value, and the times of the stage.
+    async def with_stage(self, index: int, value: str) -> dict[str, Any]:
+        """Return the stages that the chunk's row names, together with this one.
 
-        The row of a stage that returned `null` has no value. If it is the last one and
-        the result, the end of the chunk says so: it needs no row. An earlier version of
-        the pipeline may have had another result stage. Then its row gets the name of
-        that stage, before the result replaces it.
+        What does not fit into that row is written now.
         """
-        ref, stage = self.claim.ref, self.pipeline.stages[index]
-        is_result = index == self.pipeline.result_index
-        sk = (
-            keys.result_sk(ref.chunk)
-            if is_result
-            else keys.stage_sk(ref.chunk, stage.name)
+        name, claim = self.pipeline.stages[index].name, self.claim
+        facts = await self._facts_of(index, value)
+        entries = {**self._entries, name: facts}
+        if item_bytes({**claim.chunk.item, "stages": entries}) > UNIT_BYTES:
+            sk = keys.stage_sk(claim.ref.chunk, name, claim.fence)
+            row = {"stage": name, **facts}
+            write = self.table.item_write(
+                "Put", claim.ref.pk, sk, condition=NEW_ROW, item=row
+            )
+            await self.table.put(write)
+            entries[name] = {
+                fact: facts[fact] for fact in ("fence", "code_version") if fact in facts
+            }
+        self._rows[name] = StageRow({"stage": name, **facts})
+        return entries
+
+    async def result_put(self, value: str) -> ItemWrite:
+        """Return the write that stores a large result, in the end's transaction."""
+        ref, index = self.claim.ref, self.pipeline.result_index
+        name = self.pipeline.stages[index].name
+        row = self._rows.get(name)
+        if row is None:
+            row = StageRow({"stage": name, **await self._facts_of(index, value)})
+        item = row.pick(row.item.keys() - {"pk", "sk", "v"})
+        item["label"] = self.claim.chunk.label or None
+        return self.table.item_write(
+            "Put", ref.pk, keys.result_sk(ref.chunk), item=item
         )
-        gen, fence = self.claim.gen, self.claim.fence
-        replaced = self._rows.get(self._result_of) if is_result else None
-        moved = [
-            self._put_row(row, keys.stage_sk(ref.chunk, row.stage))
-            for row in [replaced]
-            if row is not None and row.stage != stage.name
-        ]
-        if value == NULL and is_result and index == len(self.pipeline.stages) - 1:
-            stale = gen > 1 or moved
-            delete = self.table.item_write("Delete", ref.pk, sk)
-            return [delete, *moved] if stale else []
+
+    async def _facts_of(self, index: int, value: str) -> dict[str, Any]:
+        """Return what is known of a stage that has completed, with its value."""
+        stage, claim = self.pipeline.stages[index], self.claim
+        ref = claim.ref
         at = keys.stage_value_key(
-            ref.tenant, ref.job, ref.chunk, gen, fence, stage.name
+            ref.tenant, ref.job, ref.chunk, claim.gen, claim.fence, stage.name
         )
-        item = {
-            "stage": stage.name,
+        stored = await self.objects.put_value(value, at) if value != NULL else {}
+        facts = {
             "finished_at": iso(self.clock()),
-            "gen": gen,
-            "fence": fence,
-            "started_at": self._started_at or self.claim.chunk.claimed_at or None,
-            "worker": self.claim.worker,
-            "code_version": self.claim.code_version or None,
-            "attempt": self.claim.attempt,
-            "label": self.claim.chunk.label or None,
+            "gen": claim.gen,
+            "fence": claim.fence,
+            "started_at": self._started_at or claim.chunk.claimed_at or None,
+            "worker": claim.worker,
+            "code_version": claim.code_version or None,
+            "attempt": claim.attempt,
             "number": self._number_of(stage.name),
             "compensable": True if stage.compensate else None,
-            **(await self.objects.put_value(value, at) if value != NULL else {}),
+            **stored,
         }
-        return [self.table.item_write("Put", ref.pk, sk, item=item), *moved]
-
-    def result_writes(self) -> list[ItemWrite]:
-        """Return the write that makes an earlier stage's value the chunk's result.
-
-        It is empty unless that stage completed before it became the result stage.
-        """
-        name = self.pipeline.stages[self.pipeline.result_index].name
-        row = self._rows.get(name)
-        if row is None or self._result_of == name:
-            return []
-        return [self._put_row(row, keys.result_sk(self.claim.ref.chunk))]
-
-    def _put_row(self, row: StageRow, sk: str) -> ItemWrite:
-        item = row.pick(row.item.keys() - {"pk", "sk", "v"})
-        return self.table.item_write("Put", self.claim.ref.pk, sk, item=item)
+        return {name: fact for name, fact in facts.items() if fact is not None}
 
     def _number_of(self, stage: str) -> int:
         """Return the number of a stage: its row's, or that of the next one."""
@@ -310,7 +309,7 @@ class ChunkCheckpoints:
         self._compensated[stage] = failure
 
     def _on_chunk(
-        self, kind: str, *, values: dict[str, str], **parts: str
+        self, kind: str, *, values: dict[str, Any], **parts: str
     ) -> ItemWrite:
         ref = self.claim.ref
         return self.table.item_write(
@@ -331,15 +330,37 @@ class ChunkCheckpoints:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The rows of a chunk, by the last part of their sort key, and its result."""
+    """The rows of a chunk, by the last part of their sort key.
+
+    Attributes:
+        chunk: The chunk, which names its completed stages; None: it does not exist.
+    """
 
     rows: dict[str, Item]
-    result: StageRow | None
+    chunk: Chunk | None
+
+    @property
+    def entries(self) -> Mapping[str, Mapping[str, Any]]:
+        """The stages that the chunk's row names."""
+        return {} if self.chunk is None else self.chunk.stages
 
     @property
     def stages(self) -> list[StageRow]:
-        """The values of completed stages, without the result."""
-        return [StageRow(item) for item in self._kind(keys.STAGE_ROWS)]
+        """The stages that have completed; a row that no entry names does not count.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`, also if a named row is gone.
+        """
+        return [self._stage(name, entry) for name, entry in self.entries.items()]
+
+    def _stage(self, name: str, entry: Mapping[str, Any]) -> StageRow:
+        if "finished_at" in entry:
+            return StageRow({"stage": name, **entry})
+        fence = records.read_int(entry, "fence", StageRow.WHAT)
+        row = self.rows.get(keys.stage_part(name, fence))
+        if row is None:
+            raise records.unreadable_error(StageRow.WHAT, f"has no row: stage {name!r}")
+        return StageRow(row)
 
     def compensation_in(self, gen: int) -> CompensationRow | None:
         """Return the cause of a generation's compensation; None: it goes forward."""
@@ -347,18 +368,16 @@ class Work:
         return None if item is None else CompensationRow(item)
 
     def complete_stages(self, gen: int) -> dict[str, StageRow]:
-        """Return the rows of the stages that are complete in a generation, by name.
+        """Return the stages that are complete in a generation, by name.
 
         They are in the order of their ends. A compensation of an earlier generation
-        ends the rows of its stage, and of those that completed after it.
+        ends the entries of its stage, and of those that completed after it.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
         """
-        found: dict[str, StageRow] = {}
-        result = [] if self.result is None else [self.result]
-        for row in sorted([*self.stages, *result], key=lambda row: row.claim):
-            found[row.stage] = row
-        rows = sorted(found.values(), key=lambda row: (row.number, row.finished_at))
-        # Early rows have no number: their order is that of their times.
-        number_of = {row.stage: row.number or n for n, row in enumerate(rows, 1)}
+        rows = sorted(self.stages, key=lambda row: (row.number, row.finished_at))
+        number_of = {row.stage: row.number for row in rows}
         undone = [
             (row.gen, row.number or number_of[row.stage])
             for row in self.compensated
@@ -376,10 +395,7 @@ class Work:
 
     def number_of(self, stage: str) -> int | None:
         """Return the number of a completed stage; None: it has none."""
-        found = [row for row in self.stages if row.stage == stage]
-        if self.result is not None and self.result.stage == stage:
-            found.append(self.result)
-        return max((row.number for row in found), default=0) or None
+        return next((r.number for r in self.stages if r.stage == stage), 0) or None
 
     @property
     def calls(self) -> list[CallsRow]:
@@ -428,18 +444,16 @@ class Work:
         return sorted(parts, key=keys.claim_of_part)
 
 
-async def read_work(table: Table, ref: ChunkRef) -> Work:
-    """Read the rows of a chunk, strongly consistent."""
-    prefix = keys.work_prefix(ref.chunk)
+async def read_work(table: Table, ref: ChunkRef, chunk: Chunk | None = None) -> Work:
+    """Read the rows of a chunk, strongly consistent; the chunk first, unless given.
 
-    async def rows() -> dict[str, Item]:
-        items = table.query(ref.pk, prefix)
-        return {keys.work_part(ref.chunk, item["sk"]): item async for item in items}
-
-    found, result = await asyncio.gather(
-        rows(), table.get(ref.pk, keys.result_sk(ref.chunk))
-    )
-    return Work(found, None if result is None else StageRow(result))
+    A row that the chunk names is older than this name.
+    """
+    if chunk is None and (item := await table.get(ref.pk, ref.sk)) is not None:
+        chunk = Chunk.read(ref, item)
+    items = table.query(ref.pk, keys.work_prefix(ref.chunk))
+    rows = {keys.work_part(ref.chunk, item["sk"]): item async for item in items}
+    return Work(rows, chunk)
 
 
 async def read_effects(table: Table, ref: ChunkRef) -> list[EffectRow]:
@@ -447,26 +461,17 @@ async def read_effects(table: Table, ref: ChunkRef) -> list[EffectRow]:
     return [EffectRow(item) for item in await _read(table, ref, keys.EFFECT_ROWS)]
 
 
-async def read_stages(table: Table, ref: ChunkRef) -> list[StageRow]:
-    """Read the values of a chunk's completed stages, the result last."""
-    items, result = await asyncio.gather(
-        _read(table, ref, keys.STAGE_ROWS),
-        table.get(ref.pk, keys.result_sk(ref.chunk)),
-    )
-    return [StageRow(item) for item in [*items, *([result] if result else [])]]
-
-
-async def read_progress_rows(table: Table, ref: ChunkRef, gen: int) -> Work:
+async def read_progress_rows(table: Table, chunk: Chunk) -> Work:
     """Read the completed and the compensated stages of a chunk, without its calls."""
-    stages, compensated, cause, result = await asyncio.gather(
+    ref = chunk.ref
+    stages, compensated, cause = await asyncio.gather(
         _read(table, ref, keys.STAGE_ROWS),
         _read(table, ref, keys.COMPENSATED_ROWS),
-        table.get(ref.pk, keys.compensation_sk(ref.chunk, gen)),
-        table.get(ref.pk, keys.result_sk(ref.chunk)),
+        table.get(ref.pk, keys.compensation_sk(ref.chunk, chunk.gen)),
     )
     items = [*stages, *compensated, *([cause] if cause else [])]
     rows = {keys.work_part(ref.chunk, item["sk"]): item for item in items}
-    return Work(rows, None if result is None else StageRow(result))
+    return Work(rows, chunk)
 
 
 async def _read(table: Table, ref: ChunkRef, beginning: str) -> list[Item]:

@@ -107,7 +107,7 @@ async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     """Return what the calls of a chunk used, and the part that was paid twice."""
     if not unsettled_fences(chunk):
         return chunk.call_usage, CallUsage()
-    return usage_in(await read_work(table, chunk.ref), chunk)
+    return usage_in(await read_work(table, chunk.ref, chunk), chunk)
 
 
 def unsettled_fences(chunk: Chunk) -> frozenset[int]:

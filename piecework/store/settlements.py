@@ -8,7 +8,7 @@ All outcomes are in one file, because they share the fence and one write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -85,24 +85,21 @@ class Settlements:
         self,
         claim: Claim,
         *,
-        result_sha256: str,
-        value: str | None = None,
+        result: Mapping[str, Any],
         also: Sequence[ItemWrite] = (),
         calls: Calls,
     ) -> bool:
         """Move RUNNING -> SUCCEEDED, together with the last stage's value.
 
-        `value` is stored on the chunk's item; without it, a row in `also` has it.
+        `result`: the attributes of the result on the chunk's item. Without its `value`,
+        a row in `also` has it, or it is `null`.
         """
-        assignments, values = "result_sha256 = :sha256", {"sha256": result_sha256}
-        if value is not None:
-            assignments += ", #value = :value"
-            values["value"] = value
+        assignments = ", ".join(f"#{name} = :{name}" for name in result)
         update = self._end(
             claim,
             ChunkStatus.SUCCEEDED,
             assignments,
-            values,
+            dict(result),
             calls=calls,
             remove=", error_code",
         )

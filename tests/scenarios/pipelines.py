@@ -349,10 +349,10 @@ async def read_at_length(secret: str, *, idempotency_key: str) -> str:
 
 
 async def copy_out(ctx: Context[Diary]) -> str:
-    """Store the secret as answers of calls, small and large, and as a stage's value."""
+    """Store the secret as answers of calls, small and large, and in a stage's row."""
     await ctx.call(model, read_out, ctx.payload.secret)
     await ctx.call(model, read_at_length, ctx.payload.secret)
-    return ctx.payload.secret
+    return ctx.payload.secret + "." * 1_000
 
 
 async def lend(ctx: Context[Diary]) -> str:

@@ -31,6 +31,7 @@ from piecework.store import (
     settlements,
     takeovers,
 )
+from piecework.store.table import Table, Written
 from piecework_simulation.driver import simulated_pipeline
 from piecework_worker import executor
 from piecework_worker.work_item import MessageAction
@@ -175,6 +176,26 @@ def large_values_stay_in_the_row(patch: Patch) -> None:
     patch.setattr(objects, "INLINE_LIMIT", 1024 * 1024)
 
 
+def rows_of_values_are_not_written(patch: Patch) -> None:
+    put = Table.put
+
+    async def forgetful(self: Any, write: Any) -> Any:
+        return Written({}) if "STAGE#" in write.sk else await put(self, write)
+
+    patch.setattr(checkpoints, "UNIT_BYTES", 0)
+    patch.setattr(Table, "put", forgetful)
+
+
+def later_stages_replace_earlier_ones(patch: Patch) -> None:
+    with_stage = checkpoints.ChunkCheckpoints.with_stage
+
+    async def forgetful(self: Any, index: int, value: str) -> Any:
+        self._entries = {}
+        return await with_stage(self, index, value)
+
+    patch.setattr(checkpoints.ChunkCheckpoints, "with_stage", forgetful)
+
+
 def large_values_are_not_stored(patch: Patch) -> None:
     put = objects.Objects.put
 
@@ -272,6 +293,8 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (tenants_share_their_calls, {"I13"}),
         (large_values_stay_in_the_row, {"I5"}),
         (large_values_are_not_stored, {"I5"}),
+        (rows_of_values_are_not_written, {"I5"}),
+        (later_stages_replace_earlier_ones, {"I3"}),
         (long_waits_are_forgotten, {"L2"}),
         (waits_are_not_waited_for, {"L3"}),
         (workers_share_their_starts, {"I17"}),

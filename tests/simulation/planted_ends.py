@@ -146,6 +146,10 @@ def a_large_result_is_gone(world: World, invariants: Invariants) -> None:
     put(world, invariants, keys.result_sk(0), value_at=at, value_sha256="x")
 
 
+def a_named_value_is_gone(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, stages={"first": {"fence": 1}})
+
+
 def a_call_is_billed_too_often(_: World, invariants: Invariants) -> None:
     alter_chunk(invariants, call_usage={"paid": {"model": [99]}})
 
@@ -166,6 +170,7 @@ ENDS: dict[str, Tamper] = {
         a_certificate_knows_a_chunk_too_many
     ),
     "I5: the result of {item['job']}/{chunk} is gone": a_large_result_is_gone,
+    "I5: stage {stage} of {job}/{chunk} is gone": a_named_value_is_gone,
     "I13: object {name} belongs to no job": an_object_belongs_to_no_job,
     "I15: {name}/{number} has no cancel position": a_cancel_has_no_place,
     "I15: the outcome counts of {name} are wrong": a_certificate_cannot_count,

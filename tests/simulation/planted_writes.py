@@ -223,6 +223,9 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I3: {self.name} returned to {new['stage']}": (
         *(*CLAIMED, write(stage="second"), write(stage="first")),
     ),
+    "I3: {self.name} lost the value of {stage}": (
+        *(*CLAIMED, write(stages={"first": {"fence": 1}}), write(stages={})),
+    ),
     "I4: {checker.name} moved {old} -> {new}": (SUBMIT, write(status="DEAD")),
     "I4: {self.name} was created as {new['status']}": (
         *(*UNOPENED, create(status="RUNNING")),

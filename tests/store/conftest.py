@@ -157,6 +157,7 @@ class Store:
             "claim_token": "ours",
             "claimed_by": "worker",
             "claim_expires_at": iso(self.now + 60),
+            "started_at": iso(self.now - 1),
             "renewals": 7,
         }
         chunk = await self.put_chunk(**(item | facts))

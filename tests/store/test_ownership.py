@@ -19,8 +19,8 @@ from tests.store.writes import (
     begin,
     begin_compensation,
     cancel,
+    complete_long,
     complete_null,
-    complete_result,
     complete_value,
     named,
     record_compensation,
@@ -64,7 +64,7 @@ async def test_of_many_ends_one_is_written(store: Store, write: Write) -> None:
     assert (await store.item())["calls"] == 5
 
 
-@named([complete_null, complete_value, complete_result])
+@named([complete_null, complete_value])
 async def test_a_cancel_stops_a_chunk_between_two_stages(
     store: Store, write: Write
 ) -> None:
@@ -101,6 +101,33 @@ async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
     await checkpoints.complete(1, '"value"', "third")
     with store.unchanged(), pytest.raises(ClientError, match="ConditionalCheckFailed"):
         await late.once_more()
+
+
+async def test_a_step_that_comes_once_more_takes_no_later_stage_back(
+    store: Store,
+) -> None:
+    """Code with other stages moves the cursor back to a stage that it has left."""
+    claim = await store.running(gen=1)
+    late = Kept(store.client)
+    checkpoints = store.checkpoints(claim)
+    checkpoints.table.client = late
+    await checkpoints.complete(1, "null", "third")
+    checkpoints.table.client = late.client
+    store.now += 1
+    await checkpoints.complete(2, '"value"', "first")
+    with store.unchanged(), pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        await late.once_more()
+    assert ["second", "third"] == [*(await store.item())["stages"]]
+
+
+async def test_a_large_value_that_comes_once_more_replaces_nothing(
+    store: Store,
+) -> None:
+    claim = await store.running(gen=1)
+    store.client = Stutter(store.client)
+    await complete_long(store, claim)
+    assert 2 == store.client.sent
+    assert '"xx' == (await store.item(sk="WORK#00000003#STAGE#first#0004"))["value"][:3]
 
 
 @named([begin_compensation, record_compensation, begin, *ENDS])

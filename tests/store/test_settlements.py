@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso
 from piecework.domain.outcome import (
     NO_STAGE_CODE,
@@ -21,10 +23,12 @@ from piecework.domain.outcome import (
     Sleeping,
 )
 from piecework.domain.protocols import ClaimLostError
-from piecework.domain.rows import EffectRow, StageRow
+from piecework.domain.rows import UNIT_BYTES, EffectRow, item_bytes
+from piecework.errors import PermanentError
 from piecework.questions import Approval, declare
 from piecework.resilience.retry import BUDGET_CODE, EARLY_CODE
-from piecework.store.checkpoints import Work
+from piecework.store.checkpoints import Work, read_work
+from piecework.store.results import result_row
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
 from tests.store.writes import (
@@ -33,8 +37,8 @@ from tests.store.writes import (
     Write,
     begin_compensation,
     cancel,
+    complete_long,
     complete_null,
-    complete_result,
     complete_value,
     dead_letter,
     defer,
@@ -59,28 +63,57 @@ async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
     item = await store.item()
     assert (item["stage"], item["started_at"]) == ("second", iso(NOW))
     assert (item["claimed_by"], item["pk"]) == ("worker", store.chunk.pk)
-    row = (await rows(store))["STAGE#first"]
-    assert (row["value"], row["gen"], row["fence"]) == ('"value"', 2, 4)
-
-
-async def test_the_result_is_where_the_join_reads_it(store: Store) -> None:
-    await complete_result(store, await store.running())
-    found = await store.table.get(store.chunk.pk, keys.result_sk(3))
-    assert found is not None
-    assert found["value"] == '"result"'
-    item = await store.item()
-    assert item["result_sha256"] == keys.sha256(b'"result"')
+    entry = item["stages"]["first"]
+    assert (entry["value"], entry["gen"], entry["fence"]) == ('"value"', 2, 4)
     assert await rows(store) == {}
 
 
-async def test_null_replaces_the_value_of_an_earlier_generation(store: Store) -> None:
+@pytest.mark.parametrize("size", [100, 2_000, 70_000])
+async def test_a_value_is_found_again_wherever_it_is_stored(
+    store: Store, size: int
+) -> None:
+    claim, value = await store.running(), json.dumps("x" * size)
+    await store.checkpoints(claim).complete(0, value, "second")
+    work = await read_work(store.table, store.chunk)
+    later = store.checkpoints(await store.running(gen=2, fence=5))
+    await later.load(work)
+    assert later.completed == {"first": value}
+    assert bool(await rows(store)) is (size == 2_000)
+    assert item_bytes(await store.item()) <= UNIT_BYTES
+
+
+async def test_a_value_that_the_chunk_does_not_name_does_not_count(
+    store: Store,
+) -> None:
+    late = await store.running()
+    await store.running(fence=5, claim_token="another")
+    with pytest.raises(ClaimLostError):
+        await complete_long(store, late)
+    assert [*await rows(store)] == ["STAGE#first#0004"]
+    assert (await read_work(store.table, store.chunk)).stages == []
+
+
+def test_a_result_of_an_earlier_stage_names_the_code_that_made_it(
+    store: Store,
+) -> None:
+    stages = {"first": {"fence": 1, "code_version": "one"}}
+    item = {"status": "SUCCEEDED", "gen": 1, "value": "1", "code_version": "two"}
+    for told, made_by in ({}, "two"), ({"result_stage": "first"}, "one"):
+        chunk = Chunk.read(store.chunk, item | told | {"stages": stages})
+        row = result_row(chunk, None)
+        assert row is not None
+        assert ("1", made_by) == (row.item["value"], row.code_version)
+
+
+async def test_a_named_value_that_is_gone_is_not_read_as_null(store: Store) -> None:
     claim = await store.running()
-    await complete_value(store, claim)
-    await store.change(stage="first")
-    await complete_null(store, claim)
-    [(part, row)] = (await rows(store)).items()
-    assert part == "STAGE#first"
-    assert not StageRow(row).has_value
+    await complete_long(store, claim)
+    sk = keys.stage_sk(3, "first", 4)
+    await store.table.delete(store.table.item_write("Delete", store.chunk.pk, sk))
+    work = await read_work(store.table, store.chunk)
+    with pytest.raises(PermanentError, match="'first'") as raised:
+        await store.checkpoints(claim).load(work)
+    assert raised.value.code == "runtime.record.unreadable"
 
 
 async def test_a_stage_that_returns_nothing_stores_when_and_where_it_ran(
@@ -88,9 +121,10 @@ async def test_a_stage_that_returns_nothing_stores_when_and_where_it_ran(
 ) -> None:
     claim = await store.running(gen=1, claimed_at="2023-11-14T22:13:00.000Z")
     await complete_null(store, claim)
-    [row] = (await rows(store)).values()
+    [row] = (await read_work(store.table, store.chunk)).stages
     facts = ("started_at", "worker", "attempt")
-    assert StageRow(row).pick(facts) == {
+    assert not row.has_value
+    assert row.pick(facts) == {
         "started_at": "2023-11-14T22:13:00.000Z",
         "worker": claim.worker,
         "attempt": claim.attempt,

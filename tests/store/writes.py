@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.store.settlements import Calls
 from tests.store.conftest import Store
-from tests.store.pipelines import PIPELINE, first
 from tests.unit.piecework.fakes import envelope
 
 FAILURE = envelope(stage="second", code="llm.content.filtered")
@@ -44,10 +42,8 @@ async def complete_value(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).complete(0, '"value"', "second")
 
 
-async def complete_result(store: Store, claim: Claim) -> Any:
-    kept = store.checkpoints(claim)
-    kept.pipeline = replace(PIPELINE, result=first)
-    return await kept.complete(0, '"result"', "second")
+async def complete_long(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).complete(0, f'"{"x" * 900}"', "second")
 
 
 async def begin_compensation(store: Store, claim: Claim) -> Any:
@@ -68,19 +64,20 @@ async def begin(store: Store, claim: Claim) -> Any:
 
 
 async def succeed(store: Store, claim: Claim) -> Any:
-    also = await store.checkpoints(claim).value_writes(2, '"last"')
-    ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", also=also, calls=Calls(5))
+    also = [await store.checkpoints(claim).result_put('"last"')]
+    ends, result = store.settlements, {"result_sha256": "ab"}
+    return await ends.succeed(claim, result=result, also=also, calls=Calls(5))
 
 
 async def succeed_with_value(store: Store, claim: Claim) -> Any:
     ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", value='"last"', calls=Calls(5))
+    result = {"result_sha256": "ab", "value": '"last"'}
+    return await ends.succeed(claim, result=result, calls=Calls(5))
 
 
 async def succeed_alone(store: Store, claim: Claim) -> Any:
     ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", calls=Calls(5))
+    return await ends.succeed(claim, result={"result_sha256": "ab"}, calls=Calls(5))
 
 
 async def schedule_retry(store: Store, claim: Claim) -> Any:
@@ -118,7 +115,6 @@ async def cancel(store: Store, claim: Claim) -> Any:
 STEPS: list[Write] = [
     complete_null,
     complete_value,
-    complete_result,
     begin_compensation,
     record_compensation,
     record_failed_compensation,

@@ -45,7 +45,7 @@ CHUNK = (
 )
 #: Rows of a chunk that was begun before: what stands there, in the place of what.
 ROWS = (
-    "STAGE#echo",
+    "STAGE#echo#0001",
     "CALLS#0001#0001#0001",
     "EFFECT#k",
     "ERROR#0001#0001",
@@ -105,6 +105,10 @@ def damaged() -> Iterator[Damaged]:
         for name in fields:
             for wrong in WRONG:
                 yield Damaged(f"{sk} {name}={wrong!s:.60}", pk, sk, {name: wrong})
+    for wrong in WRONG:
+        named = {"stages": wrong}
+        what = f"{chunk.sk} stages={wrong!s:.60}"
+        yield Damaged(what, chunk.pk, chunk.sk, named, begun=True)
     for row in ROWS:
         for number, bad in enumerate(BAD_ROWS):
             sk = keys.work_prefix(1) + row
@@ -124,7 +128,11 @@ async def met(each: Damaged) -> Outcome:
     put(cloud, item)
     if each.begun:
         chunk = stored(cloud, each.pk, REF.chunk(1).sk)
-        put(cloud, chunk | {"fence": {"N": "1"}, "attempts": {"N": "1"}})
+        chunk |= {"fence": {"N": "1"}, "attempts": {"N": "1"}}
+        if "STAGE#" in each.sk:
+            entry = {"M": {"fence": {"N": "1"}}}
+            chunk["stages"] = {"M": {"echo": entry}}
+        put(cloud, chunk)
     cloud.dynamodb.asked.clear()
     services = open_services(cloud.rt, "w", {"echo": PIPELINE}, log)
     worker = Worker(services, asyncio.Event())

@@ -97,6 +97,18 @@ def succeeded_once(world: World, change: Change) -> Iterator[str]:
         yield "succeeded without a result"
 
 
+def named_once_written(world: World, change: Change) -> Iterator[str]:
+    """I5: a chunk names a value that was written, and never drops one."""
+    old, new = pair(world, change)
+    number, named = change.chunk or 0, new.get("stages", {})
+    for stage, entry in named.items():
+        sk = keys.stage_sk(number, stage, entry["fence"])
+        if "finished_at" not in entry and sk not in world.work[change.job, number]:
+            yield f"{stage} was named before its value was written"
+    for stage in old.get("stages", {}).keys() - named.keys():
+        yield f"{stage} is not complete any more"
+
+
 def no_claim_in_an_ended_job(world: World, change: Change) -> Iterator[str]:
     """I11: no claim in a job that has ended."""
     old, new = pair(world, change)
@@ -132,6 +144,7 @@ CHUNK_RULES: dict[str, tuple[str, Rule]] = {
     "renewals-in-order": ("L3", renewals_in_order),
     "settled-by-its-owner": ("I3", settled_by_its_owner),
     "succeeded-once": ("I5", succeeded_once),
+    "named-once-written": ("I5", named_once_written),
     "no-claim-in-an-ended-job": ("I11", no_claim_in_an_ended_job),
     "compensated-in-full": ("I8", compensated_in_full),
 }

@@ -19,6 +19,19 @@ def delete_while_cancelling(history: History, **facts: str) -> None:
     history.add("again", Ack(0, JOB, 0, 1))
 
 
+def a_value(history: History, fence: int) -> Change:
+    """Return the row of a value, whose item names claim 2; 0: one that is there."""
+    change = history.change("value")
+    new = {**(change.new or {}), "stage": "reserve"}
+    if not fence:
+        history.records["first"] = replace(
+            change, sk=keys.stage_sk(1, "reserve", 2), seq=97, new=new
+        )
+        new = {**new, "value": "y"}
+    sk = keys.stage_sk(1, "reserve", fence or 2)
+    return replace(change, sk=sk, seq=98, new=new)
+
+
 FAULTS: dict[str, dict[str, Callable[[History], None]]] = {
     "created-in-a-job": {
         "a chunk has no job": lambda h: h.move("submitted", after="chunk 0"),
@@ -58,8 +71,24 @@ FAULTS: dict[str, dict[str, Callable[[History], None]]] = {
             "succeeded", remove="result_sha256"
         ),
     },
-    "values-are-fenced": {
-        "a worker without the claim writes a value": lambda h: h.fake("value", fence=1),
+    "named-once-written": {
+        "a value is named and was never written": lambda h: h.fake(
+            "redriven", stages={"reserve": {"fence": 2}}
+        ),
+        "a value is named no more": lambda h: h.fake(
+            "reopened chunk", stages={"reserve": {"fence": 1, "finished_at": "then"}}
+        ),
+    },
+    "values-are-kept": {
+        "a claim writes to the row of another claim": lambda h: h.add(
+            "value", a_value(h, fence=1)
+        ),
+        "a value is replaced": lambda h: h.add("value", a_value(h, fence=0)),
+    },
+    "results-are-fenced": {
+        "a worker without the claim writes a result": lambda h: h.fake(
+            "value", fence=1
+        ),
     },
     "intents-are-fenced": {
         "a worker without the claim begins an effect": lambda h: h.fake(

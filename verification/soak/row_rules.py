@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from piecework.domain import keys
 from verification.soak.record import Change
 from verification.soak.world import NOTHING, Rule, World
 
@@ -23,9 +24,20 @@ EFFECT_MOVES = {
 }
 
 
-def values_are_fenced(world: World, change: Change) -> Iterator[str]:
-    """I3: only the owner of the chunk writes its values."""
-    if change.new is None or change.kind not in {"STAGE", "RESULT"}:
+def values_are_kept(world: World, change: Change) -> Iterator[str]:
+    """I5: a claim writes a value once, to its own row."""
+    new = change.new
+    if new is None or change.kind != "STAGE":
+        return
+    if change.sk != keys.stage_sk(change.chunk or 0, new["stage"], new["fence"]):
+        yield f"a value of claim {new['fence']} at {change.sk}"
+    if world.old(change) not in (None, new):
+        yield f"{change.sk} was replaced"
+
+
+def results_are_fenced(world: World, change: Change) -> Iterator[str]:
+    """I3: only the owner of the chunk writes its result."""
+    if change.new is None or change.kind != "RESULT":
         return
     chunk = world.chunk(change.job, change.chunk)
     ours = (change.new["gen"], change.new["fence"])
@@ -96,7 +108,8 @@ def is_of(sk: str, gen: str) -> bool:
 
 
 ROW_RULES: dict[str, tuple[str, Rule]] = {
-    "values-are-fenced": ("I3", values_are_fenced),
+    "values-are-kept": ("I5", values_are_kept),
+    "results-are-fenced": ("I3", results_are_fenced),
     "intents-are-fenced": ("I3", intents_are_fenced),
     "effects-change-as-allowed": ("I7", effects_change_as_allowed),
     "compensated-in-reverse": ("I8", compensated_in_reverse),

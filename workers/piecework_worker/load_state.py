@@ -57,8 +57,8 @@ async def load_state(
 
 async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
     """Load the checkpoints, calls, effects and errors of earlier claims."""
-    work = await read_work(table, chunk_run.claim.ref)
     chunk = chunk_run.claim.chunk
+    work = await read_work(table, chunk.ref, chunk)
     counts = chunk_run.ctx.caller.counts
     counts.deferrals, counts.failed_probes = chunk.deferrals, chunk.failed_probes
     counts.breaker_deferrals = chunk.breaker_deferrals

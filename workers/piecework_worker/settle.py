@@ -34,7 +34,7 @@ from piecework.runtime import Runtime
 from piecework.store.completion import take_snapshot
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.ladders import start_writes
-from piecework.store.results import fits_inline
+from piecework.store.results import NULL, fits_inline
 from piecework.store.settlements import Calls, Settlements
 from piecework.store.table import ItemWrite
 from piecework_worker.assembly import ChunkRun
@@ -160,30 +160,22 @@ async def succeed(
     calls: Calls,
 ) -> bool:
     """Write a success with the last value and, for a join, the end of the job."""
-    last = len(chunk_run.pipeline.stages) - 1
-    sha256 = result_sha256(chunk_run, value)
-    if chunk_run.pipeline.result_index == last and fits_inline(chunk_run.claim, value):
-        return await settlements.succeed(
-            chunk_run.claim, result_sha256=sha256, value=value, calls=calls
-        )
-    checkpoints, also = chunk_run.checkpoints, list[ItemWrite]()
-    if chunk_run.pipeline.stages[last].name not in checkpoints.completed:
-        also += await checkpoints.value_writes(last, value)
-    also += checkpoints.result_writes()
-    also += await job_end(chunk_run, job, rt, join_error="")
-    return await settlements.succeed(
-        chunk_run.claim, result_sha256=sha256, also=also, calls=calls
-    )
-
-
-def result_sha256(chunk_run: ChunkRun, last_value: str) -> str:
-    """Return the hash of the chunk's result; the join and operators verify it."""
-    index = chunk_run.pipeline.result_index
-    if index == len(chunk_run.pipeline.stages) - 1:
-        return keys.sha256(last_value.encode())
-    return keys.sha256(
-        chunk_run.checkpoints.completed[chunk_run.pipeline.stages[index].name].encode()
-    )
+    pipeline, checkpoints = chunk_run.pipeline, chunk_run.checkpoints
+    last, claim = len(pipeline.stages) - 1, chunk_run.claim
+    facts: dict[str, Any] = {}
+    result = value
+    if pipeline.result_index != last:
+        facts["result_stage"] = name = pipeline.stages[pipeline.result_index].name
+        result = checkpoints.completed[name]
+        if pipeline.stages[last].name not in checkpoints.completed:
+            facts["stages"] = await checkpoints.with_stage(last, value)
+    facts["result_sha256"] = keys.sha256(result.encode())
+    also = await job_end(chunk_run, job, rt, join_error="")
+    if not fits_inline(claim.ref, result):
+        also.append(await checkpoints.result_put(result))
+    elif result != NULL:
+        facts["value"] = result
+    return await settlements.succeed(claim, result=facts, also=also, calls=calls)
 
 
 async def dead_letter(

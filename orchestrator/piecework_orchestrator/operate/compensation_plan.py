@@ -32,9 +32,9 @@ from piecework.saga.compensation import (
 )
 from piecework.store.cancellation import FORWARD
 from piecework.store.checkpoints import (
+    Work,
     read_effects,
     read_progress_rows,
-    read_stages,
 )
 from piecework.store.completion import all_chunks
 from piecework.store.effects import MAY_HAVE_HAPPENED
@@ -129,8 +129,9 @@ async def plan_chunk(
 ) -> list[Document]:
     """Return the steps of a chunk as documents, in the order of execution."""
     effects = await read_effects(rt.table, chunk.ref)
-    known = pipeline or placeholder_pipeline(await recorded_stages(rt, chunk, effects))
-    progress = await read_progress(rt, chunk, known, effects)
+    work = await read_progress_rows(rt.table, chunk)
+    known = pipeline or placeholder_pipeline(recorded_stages(chunk, work, effects))
+    progress = read_progress(chunk, work, known, effects)
     return [
         {
             "job": chunk.ref.job,
@@ -160,10 +161,10 @@ def plan_steps(
     return found
 
 
-async def read_progress(
-    rt: Runtime, chunk: Chunk, pipeline: Pipeline, effects: Sequence[EffectRow]
+def read_progress(
+    chunk: Chunk, work: Work, pipeline: Pipeline, effects: Sequence[EffectRow]
 ) -> ChunkProgress:
-    """Read how far earlier claims came, without the values of stages and calls.
+    """Return how far earlier claims came, without the values of stages and calls.
 
     Raises:
         UsageError: `runtime.stage.not_found`: the pipeline has no such stage.
@@ -173,7 +174,6 @@ async def read_progress(
         message = f"Pipeline {pipeline.name!r} has no stage {entered!r}."
         step = "Name the pipeline version that the job was submitted with."
         raise UsageError(message, code="runtime.stage.not_found", next_step=step)
-    work = await read_progress_rows(rt.table, chunk.ref, chunk.gen)
     cause = work.compensation_in(chunk.gen)
     began = chunk.gen if cause is None else cause.calls_gen or chunk.gen
     rows = work.complete_stages(began)
@@ -189,16 +189,15 @@ async def read_progress(
     )
 
 
-async def recorded_stages(
-    rt: Runtime, chunk: Chunk, effects: Sequence[EffectRow]
+def recorded_stages(
+    chunk: Chunk, work: Work, effects: Sequence[EffectRow]
 ) -> list[str]:
     """Return the stages that left a row, in order of time, the current stage last.
 
     Calls of a compensation have a stage name of their own and are skipped.
     """
-    values = await read_stages(rt.table, chunk.ref)
     started = [(row.started_at, row.stage) for row in effects]
-    ended = [(row.finished_at, row.stage) for row in values]
+    ended = [(row.finished_at, row.stage) for row in work.stages]
     found = [name for _, name in sorted(started + ended)]
     names = [name for name in found if not keys.is_compensation_stage(name)]
     cursor = chunk.stage

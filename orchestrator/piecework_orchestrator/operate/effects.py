@@ -90,7 +90,7 @@ async def effects_in_doubt(
 
 async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
     """Return the effects in doubt of a chunk, the oldest first."""
-    work = await read_work(rt.table, chunk.ref)
+    work = await read_work(rt.table, chunk.ref, chunk)
     found = [
         {
             "chunk": chunk.ref.chunk,

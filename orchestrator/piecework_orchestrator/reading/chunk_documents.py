@@ -13,7 +13,7 @@ from piecework.domain import keys
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
 from piecework.domain.refs import ChunkRef
-from piecework.domain.rows import CompensatedRow, EffectRow, told_once
+from piecework.domain.rows import CompensatedRow, EffectRow, StageRow, told_once
 from piecework.domain.states import ChunkStatus
 from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError
@@ -21,7 +21,7 @@ from piecework.explain.waiting import wait_of
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.results import NULL, is_inline, stored_results
+from piecework.store.results import NULL, is_inline, is_separate, stored_results
 from piecework_orchestrator.reading.job_documents import Document, dead_letters_of
 
 #: Maximum bytes of a result that is shown with its chunk; of a longer one, so many
@@ -65,16 +65,17 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     An open chunk of a paused job has the pause, too.
     """
     ref = job.ref.chunk(number)
-    chunk, work, stopped = await asyncio.gather(
-        require_chunk(rt, ref),
-        read_work(rt.table, ref),
+    chunk = await require_chunk(rt, ref)
+    work, result, stopped = await asyncio.gather(
+        read_work(rt.table, ref, chunk),
+        separate_result(rt, chunk),
         dead_letters_of(rt).stopped_keys(job),
     )
     pause = None if chunk.status.ended else job.pause
     return {
         **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
-        "stages": stage_documents(chunk, work),
+        "stages": stage_documents(chunk, work, result),
         "calls_in_journal": sum(page.count for page in work.calls),
         "effects": sorted(
             (effect_document(row) for row in work.effects),
@@ -113,17 +114,32 @@ async def result_document(rt: Reading, job: Job, number: int) -> Document:
     return {"result": read_json(text, Bounds(RESULT_BYTES), finite=False)}
 
 
-def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
+async def separate_result(rt: Reading, chunk: Chunk) -> StageRow | None:
+    """Return the row of a result that is not on the chunk's item."""
+    if not is_separate(chunk):
+        return None
+    item = await rt.table.get(chunk.ref.pk, keys.result_sk(chunk.ref.chunk))
+    return None if item is None else StageRow(item)
+
+
+def stage_documents(
+    chunk: Chunk, work: Work, result: StageRow | None
+) -> list[Document]:
     """Return the stages with a stored value, in the order of their end."""
     times = ("stage", "started_at", "finished_at")
     names = (*times, "worker", "attempt", "gen", "fence", "code_version")
-    done = [row.document(names) | {"is_result": False} for row in work.stages]
-    if is_inline(chunk):
+    found = {row.stage: row.document(names) for row in work.stages}
+    if result is not None:
+        found[result.stage] = result.document(names)
+    elif is_inline(chunk) and not chunk.result_stage:
         values = (chunk.stage, chunk.started_at, chunk.ended_at, chunk.ended_by)
         more = (chunk.attempts, chunk.gen, chunk.fence, chunk.code_version or None)
-        done.append(dict(zip(names, values + more, strict=True)) | {"is_result": True})
-    elif work.result is not None:
-        done.append(work.result.document(names) | {"is_result": True})
+        found[chunk.stage] = dict(zip(names, values + more, strict=True))
+    of = result.stage if result is not None else chunk.result_stage or chunk.stage
+    has_result = result is not None or is_inline(chunk)
+    done = [
+        row | {"is_result": has_result and name == of} for name, row in found.items()
+    ]
     return sorted(done, key=lambda row: str(row["finished_at"]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from piecework.domain.chunk import Chunk
@@ -12,10 +12,11 @@ from piecework.domain.moments import iso
 from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import CompensatedRow
 from piecework.reading import Reading
-from piecework.store.checkpoints import Work, read_work
+from piecework.store.checkpoints import read_work
 from piecework.store.completion import all_chunks
 from piecework_orchestrator.reading.chunk_documents import (
     require_chunk,
+    separate_result,
     stage_documents,
 )
 from piecework_orchestrator.reading.events import job_events
@@ -65,9 +66,13 @@ def phases(job: Job, now: str) -> Iterator[Document]:
 
 async def chunk_timeline(rt: Reading, job: Job, ref: ChunkRef) -> Document:
     """Return the claims, waits, stages and compensations of a chunk."""
-    chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
+    chunk = await require_chunk(rt, ref)
+    work, result = await asyncio.gather(
+        read_work(rt.table, ref, chunk), separate_result(rt, chunk)
+    )
     now = iso(rt.clock())
-    spans = [*claim_spans(chunk, now), *stage_spans(chunk, work, now)]
+    stages = stage_documents(chunk, work, result)
+    spans = [*claim_spans(chunk, now), *stage_spans(chunk, stages, now)]
     events = [
         {
             "at": row.finished_at,
@@ -116,9 +121,11 @@ def claim_spans(chunk: Chunk, now: str) -> Iterator[Document]:
         yield span(name, "claim", chunk.claimed_at, end, **facts)
 
 
-def stage_spans(chunk: Chunk, work: Work, now: str) -> Iterator[Document]:
+def stage_spans(
+    chunk: Chunk, stages: Sequence[Document], now: str
+) -> Iterator[Document]:
     """Yield the stages of a chunk in the order of their end, the present one last."""
-    for row in stage_documents(chunk, work):
+    for row in stages:
         if row["started_at"]:
             facts = {"worker": row["worker"] or "", "attempt": row["attempt"] or 0}
             yield span(

@@ -41,6 +41,7 @@ class ChunkInvariants:
         left_queue: Pairs of times: when it began a wait, and when the next write
             changed that. The reconciler sends the next message for such a wait.
         completed_stages: The stages that it has completed in this generation.
+        first_fence: The last claim before this generation.
         renewed_at: The true time of the last write of its lease.
         renewal_sent_at: The time at which that write was sent.
         compensations: The generation in which the compensation of each generation
@@ -58,6 +59,7 @@ class ChunkInvariants:
     renewed_at: float = 0.0
     renewal_sent_at: float = 0.0
     completed_stages: set[str] = field(default_factory=set)
+    first_fence: int = 0
     compensations: dict[int, int] = field(default_factory=dict)
 
     def check_write(self, old: Item | None, new: Item) -> None:
@@ -78,6 +80,7 @@ class ChunkInvariants:
         if old is not None and old["status"] not in ENDED:
             self.report_violation(f"I4: {self.name} began a generation before its end")
         self.completed_stages.clear()
+        self.first_fence = new["fence"]
         began = new["gen"]
         if old is not None and "direction" in new:
             began = self.compensations[old["gen"]]
@@ -163,6 +166,10 @@ class ChunkInvariants:
         ):
             self.report_violation(f"L3: {self.name} was claimed before it was due")
 
+    def is_earlier(self, entry: Item) -> bool:
+        """Return whether an entry of a stage is of an earlier generation."""
+        return int(entry["fence"]) <= self.first_fence
+
     def check_owner(self, old: Item, new: Item) -> None:
         """Check that only its owner writes to a chunk that is claimed."""
         sender = self.world.sender
@@ -183,6 +190,11 @@ class ChunkInvariants:
 
     def check_progress(self, old: Item, new: Item) -> None:
         """Check that a write within a claim does not revert an earlier one."""
+        named = new.get("stages", {})
+        for stage, entry in old.get("stages", {}).items():
+            again = named.get(stage, {}).get("fence", 0) > entry["fence"]
+            if named.get(stage) != entry and not (again and self.is_earlier(entry)):
+                self.report_violation(f"I3: {self.name} lost the value of {stage}")
         renewed = new.get("claim_expires_at") not in {None, old["claim_expires_at"]}
         if renewed and self.world.sent_at < self.renewal_sent_at:
             self.report_violation(f"L3: the lease of {self.name} was shortened")

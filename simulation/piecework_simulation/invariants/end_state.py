@@ -57,6 +57,7 @@ def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None
     for number, item in chunks.items():
         if item["status"] not in ENDED:
             invariants.report_violation(f"L1: {name}/{number} is {item['status']}")
+        check_stages(world, invariants, pk, item)
         if item["status"] == ChunkStatus.DEAD:
             check_dead_letter(world, invariants, pk, item)
         if item["status"] == ChunkStatus.CANCELLED and not item.get(
@@ -106,6 +107,17 @@ def check_dead_letter(
         invariants.report_violation(
             f"I15: {item['job']}/{item['chunk']} has no dead letter: {row}"
         )
+
+
+def check_stages(world: World, invariants: Invariants, pk: str, item: Item) -> None:
+    """Check that each row of a value exists that the chunk names."""
+    tenant, job, chunk = invariants.chunk_name(pk, item["chunk"])
+    partition = keys.chunk_pk(tenant, job, chunk)
+    for stage, entry in item.get("stages", {}).items():
+        sk = keys.stage_sk(chunk, stage, entry["fence"])
+        table = world.settings.checkpoints_table
+        if "finished_at" not in entry and get(world, table, partition, sk) is None:
+            invariants.report_violation(f"I5: stage {stage} of {job}/{chunk} is gone")
 
 
 def check_result(

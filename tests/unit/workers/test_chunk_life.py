@@ -383,7 +383,7 @@ def spoil(what: str, *, started: bool) -> Act:
     async def act(at: Simulated, trip: Trip) -> None:
         await asyncio.sleep(RETRY_S / 2 if started else 0.0)
         table, [chunk] = at.rt.table, await at.chunks()
-        row = chunk.ref.pk, keys.stage_sk(0, "first")
+        row = chunk.ref.pk, keys.stage_sk(0, "first", 1)
         match what:
             case "payload":
                 pack = PayloadRef.parse(chunk.payload).pack
@@ -391,8 +391,10 @@ def spoil(what: str, *, started: bool) -> Act:
                 await at.rt.objects.put(key, b'{"n": 9}')
                 kill_workers(at)  # it keeps payloads in memory
             case "row":
-                changed = {"update": "SET #value = :no", "values": {"no": 7}}
-                await table.update(table.item_write("Update", *row, **changed))
+                bad = {"first": {"finished_at": 7}}
+                changed = {"update": "SET stages = :bad", "values": {"bad": bad}}
+                place = chunk.ref.pk, chunk.ref.sk
+                await table.update(table.item_write("Update", *place, **changed))
             case "newer":
                 changed = {"update": "SET v = :v", "values": {"v": 99}}
                 await table.update(table.item_write("Update", *row, **changed))
@@ -440,7 +442,7 @@ def test_a_chunk_that_only_a_newer_worker_can_read_waits_for_it(what: str) -> No
         [chunk] = await at.chunks()
         assert ("WAITING", "newer workers") == (chunk.status, chunk.item["blocked_on"])
         at.fleet.pipelines["trip"] = told.pipeline()
-        row = chunk.ref.pk, keys.stage_sk(0, "first")
+        row = chunk.ref.pk, keys.stage_sk(0, "first", 1)
         known = {"update": "SET v = :v", "values": {"v": 1}}
         await at.rt.table.update(at.rt.table.item_write("Update", *row, **known))
         kill_workers(at)

@@ -49,11 +49,12 @@ LATE = Pipeline(name="late", payload=Clause, stages=STAGES)
 @pytest.mark.parametrize(
     ("pipeline", "gen", "value", "beside"),
     [
-        # A small result lies on its chunk; any other last value lies beside it.
+        # A result lies on its chunk, unless it is large; so does a small last value.
         (LATE, 1, "two", ""),
         (LATE, 1, LARGE, keys.result_sk(0)),
-        (LATE, 2, "two", keys.result_sk(0)),
-        (EARLY, 1, "two", keys.stage_sk(0, "second")),
+        (LATE, 2, "two", ""),
+        (EARLY, 1, "two", ""),
+        (EARLY, 1, LARGE, keys.stage_sk(0, "second", 1)),
         (LATE, 1, None, ""),
     ],
 )
@@ -68,10 +69,14 @@ async def test_a_small_result_lies_on_its_chunk(
 
     row, other = await here.row(), await here.row(sk=beside or "none")
     stored = "null" if value is None else f'"{value}"'
-    result = '"one"' if pipeline is EARLY else stored
+    is_early = pipeline is EARLY
+    result = '"one"' if is_early else stored
     assert keys.sha256(result.encode()) == row["result_sha256"]
-    assert (stored if not beside and value else None) == row.get("value")
+    has_value = is_early or (value and not beside)
+    assert (result if has_value else None) == row.get("value")
+    assert ("first" if is_early else None) == row.get("result_stage")
     assert bool(beside) is bool(other)
+    assert (["first", "second"] if is_early else ["first"]) == [*row["stages"]]
 
 
 async def test_a_dead_letter_is_counted_in_the_generation_of_its_claim() -> None:

@@ -19,7 +19,7 @@ from piecework.domain import keys
         (keys.chunk_pk("t", "j", 300), keys.chunk_sk(300), "group CHUNK"),
         (keys.chunk_pk("t", "j", 300), keys.CHUNK_PREFIX, "group CHUNK"),
         (keys.chunk_pk("t", "j", 300), keys.result_sk(300), "group RESULT"),
-        (keys.job_pk("t", "j"), keys.stage_sk(3, "read"), "group STAGE"),
+        (keys.job_pk("t", "j"), keys.stage_sk(3, "read", 1), "group STAGE"),
         (keys.job_pk("t", "j"), keys.calls_sk(3, 1, 1, 1), "group CALLS"),
         (keys.job_pk("t", "j"), keys.TALLY_SK, "group TALLY"),
         (keys.jobs_pk("t"), "then#j", "JOBS"),

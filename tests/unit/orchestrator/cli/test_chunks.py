@@ -57,7 +57,9 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
     error = json.dumps({"code": "llm.x.y", "error_class": "transient", "message": "no"})
     add = here.table.add
-    add(pk, f"{work}STAGE#cut", stage="cut", finished_at=SETTLED, gen=1, fence=1)
+    add(pk, f"{work}STAGE#sew#0001", stage="sew", finished_at=SETTLED, gen=1, fence=1)
+    cut = {"finished_at": SETTLED[:-5], "gen": 1, "fence": 1, "value": '"secret"'}
+    here.chunk("a", 1, "WAITING", stages={"cut": cut, "sew": {"fence": 1}})
     add(
         pk,
         f"{work}CALLS#0001#0001#0001",
@@ -68,7 +70,8 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     add(pk, f"{work}EFFECT#k", effect_key="k", state="UNKNOWN", stage="book")
     add(pk, f"{work}ERROR#0001#0001", error=error, attempt=1, at=SETTLED, worker="w1")
     found = here.document("chunks", "show", "a", "1")
-    assert ["cut"] == [stage["stage"] for stage in found["stages"]]
+    assert ["cut", "sew"] == [stage["stage"] for stage in found["stages"]]
+    assert "secret" not in str(found)
     assert 3 == found["calls_in_journal"]
     assert ["UNKNOWN"] == [effect["state"] for effect in found["effects"]]
     assert ["llm.x.y"] == [error["code"] for error in found["errors"]]

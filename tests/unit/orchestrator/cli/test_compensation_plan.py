@@ -57,17 +57,21 @@ def module(tmp_path: Path) -> Iterator[None]:
 def job(here: Deployment) -> None:
     here.job("a", "RUNNING", 6, pipeline="trips")
     here.chunk("a", 0, "SUCCEEDED", stage="tell")
-    here.chunk("a", 1, "RUNNING", stage="car")
+    here.chunk("a", 1, "RUNNING", stage="car", stages=done("flight letter hotel"))
     here.chunk("a", 2, "PENDING", stage="flight", fence=0)
-    here.chunk("a", 3, "WAITING", stage="tell")
+    past = done("flight letter hotel car pay")
+    here.chunk("a", 3, "WAITING", stage="tell", stages=past)
     here.chunk("a", 4, "DEAD", stage="hotel")
     here.chunk("a", 5, "WAITING", stage="flight")
-    for chunk, done in ((1, "flight letter hotel"), (3, "flight letter hotel car pay")):
-        for stage in done.split():
-            write(here, chunk, f"STAGE#{stage}", stage=stage)
     write(here, 1, "EFFECT#k", stage="letter", state="DONE")
     write(here, 1, "EFFECT#l", stage="car", state="INTENT")
     write(here, 5, "EFFECT#m", stage="flight", state="REFUSED")
+
+
+def done(stages: str) -> dict[str, Any]:
+    """Return the completed stages of a chunk's row."""
+    names = stages.split()
+    return {n: {"finished_at": SETTLED, "number": names.index(n) + 1} for n in names}
 
 
 def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
@@ -112,7 +116,8 @@ def test_a_chunk_past_the_pivot_goes_forward(run: Run) -> None:
 def test_a_compensating_chunk_continues_its_compensation(here: Deployment) -> None:
     error = {"code": "tool.stock.none", "error_class": "permanent", "message": "no"}
     why, failed = json.dumps(error | {"stage": "pay"}), json.dumps(error)
-    here.chunk("a", 1, "RUNNING", stage="pay", direction="compensating")
+    stages, back = done("flight letter hotel"), "compensating"
+    here.chunk("a", 1, "RUNNING", stage="pay", direction=back, stages=stages)
     write(here, 1, "COMPENSATION#0001", stage="pay", error=why)
     write(here, 1, "COMPENSATED#0001#car", stage="car")
     write(here, 1, "COMPENSATED#0001#hotel", stage="hotel", error=failed)
@@ -126,7 +131,6 @@ def test_a_compensating_chunk_continues_its_compensation(here: Deployment) -> No
 
 
 def test_a_plan_without_pipeline_shows_only_the_record(here: Deployment) -> None:
-    write(here, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
     write(here, 1, "EFFECT#u", stage="compensate:car:1", state="DONE")
     assert [
         ["1", "car", "in doubt", "None"],

@@ -47,7 +47,7 @@ def test_sort_keys_sort_as_the_chunks_do(one: int, other: int) -> None:
 @given(CHUNKS, CHUNKS)
 def test_no_chunk_reads_the_rows_of_another(one: int, other: int) -> None:
     if one != other:
-        assert not keys.stage_sk(one, "s").startswith(keys.work_prefix(other))
+        assert not keys.stage_sk(one, "s", 1).startswith(keys.work_prefix(other))
 
 
 def test_the_tenant_is_part_of_every_place() -> None:

@@ -145,9 +145,9 @@ class Chunk:
     # The wait.
     retry_at = OptionalText("When it may be claimed again; empty: at once.")
     blocked_on = OptionalText(
-        "What it waits for until `retry_at`; empty: nothing. A dependency, `newer "
-        "workers`, `AWS`, `timer` (its stage sleeps), `answer` (its stage asks a "
-        "person) or `pause` (its job is paused)."
+        "What it waits for until `retry_at`; empty: nothing. A dependency, `workers "
+        "of another version`, `AWS`, `timer` (its stage sleeps), `answer` (its stage "
+        "asks a person) or `pause` (its job is paused)."
     )
     question = OptionalText(
         "The question that its stage waits for; empty: it waits for none."

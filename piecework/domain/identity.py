@@ -123,6 +123,12 @@ def operation_name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{name}"
 
 
+def has_own_name(function: Callable[..., Any]) -> bool:
+    """Return whether a function keeps its key if it moves to another module."""
+    declared = _declared(function)
+    return declared is not None and declared.text.startswith('["named"')
+
+
 def _declared(function: Callable[..., Any]) -> _Declared | None:
     found = getattr(function, _DECLARED, None)
     return found if isinstance(found, _Declared) else None

@@ -86,6 +86,16 @@ class Job:
     shape = OptionalText(
         "The shape of its pipeline at the submit, as JSON; empty: it is not known."
     )
+    code_changes = Decoded(
+        text_list,
+        "What differs in the pipeline of workers that went on with it since the "
+        "submit: a code version and a sentence each, at most 20.",
+        kind="list",
+    )
+    pinned_to = ShownText(
+        "The code version whose workers alone run it; empty: any version does. "
+        "`jobs unpin` removes it."
+    )
     manifest = Text("The object that lists all chunks.")
     manifest_sha256 = Text("The hash of its manifest.")
     source = ShownText("The submitted document; empty: it is not known.")

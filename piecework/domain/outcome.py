@@ -27,8 +27,9 @@ def leaves_queue(wait_s: float) -> bool:
     return wait_s > MAX_WAIT_IN_QUEUE_S
 
 
-#: `Deferred.blocked_on` when only a newer version of the worker can run the chunk.
-NEWER_WORKERS = "newer workers"
+#: `Deferred.blocked_on` when only workers of another version can run the chunk: a newer
+#: one of Piecework, or one of the pipeline that is safe for what the chunk has done.
+OTHER_WORKERS = "workers of another version"
 #: `Deferred.blocked_on` when AWS does not answer this worker, or refuses it.
 STORE = "AWS"
 #: `Deferred.blocked_on` when its worker lacked memory, handles, threads or processes.
@@ -39,6 +40,10 @@ PAUSE = "pause"
 TIMER = "timer"
 #: A chunk waits for this while its stage asks a person, until its due time.
 ANSWER = "answer"
+#: The reason of a job whose pipeline a worker does not have, and of one that is pinned
+#: to another code version than the worker's.
+UNKNOWN_CODE = "runtime.pipeline.unknown"
+PINNED_CODE = "runtime.code.pinned"
 #: The code of a chunk whose stage this worker's pipeline lacks.
 NO_STAGE_CODE = "runtime.stage.not_found"
 #: The code of a chunk that this worker's version of its pipeline must not go on with.
@@ -72,7 +77,7 @@ class Deferred:
 
     Attributes:
         delay: Seconds until the chunk may be claimed again.
-        blocked_on: The unavailable dependency, `NEWER_WORKERS`, `STORE` or
+        blocked_on: The unavailable dependency, `OTHER_WORKERS`, `STORE` or
             `WORKER`.
         pivot_untried: The pivot stage failed before anything in it was tried.
         has_progress: A dependency answered a call of the claim, so the chunk waits

@@ -699,6 +699,19 @@ ROWS: Final = (
         "The job waits for that.",
     ),
     Code(
+        "submit.pin.unknown",
+        PERMANENT,
+        "The submit has a pin, and nothing tells the code version of the pipeline.",
+        "Set `PIECEWORK_CODE_VERSION`, in the workers too, or submit without a pin.",
+    ),
+    Code(
+        "runtime.code.pinned",
+        TRANSIENT,
+        "The job is pinned to a code version, and this worker has another one.",
+        "Start a worker of that version, or run `piecework jobs unpin JOB`; the chunks "
+        "wait.",
+    ),
+    Code(
         "runtime.code.changed",
         PERMANENT,
         "The pipeline has changed so that the chunk must not go on. The message says "

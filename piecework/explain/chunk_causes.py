@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from piecework.domain import keys
 from piecework.domain.moments import MICROS, iso, moment
+from piecework.domain.outcome import CHANGED_CODE, NO_STAGE_CODE
 from piecework.domain.rows import LATE_S
 from piecework.explain.findings import Finding
 from piecework.explain.view import CLAIM_S, NAMED, View, by_blocker, chunks_for, first
@@ -18,16 +19,44 @@ from piecework.explain.waiting import WaitReason
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import AHEAD
 
+#: The codes of chunks that wait for another version of their pipeline.
+PIPELINE_CODES = {CHANGED_CODE, NO_STAGE_CODE}
+
 # ── versions and dependencies ─────────────────────────────────────────────────
 
 
 def newer_needed(view: View) -> Iterator[Finding]:
-    """Find chunks that only a newer version can run or read."""
-    waiting = chunks_for(view, WaitReason.NEWER_WORKERS)
-    chunks = [*waiting, *range(view.at.open.newer)]
+    """Find chunks that only a newer version of Piecework can run or read."""
+    waiting = chunks_for(view, WaitReason.OTHER_VERSION)
+    newer = [chunk for chunk in waiting if chunk.error_code not in PIPELINE_CODES]
+    chunks = [*newer, *range(view.at.open.newer)]
     if chunks:
         message = "A newer version of Piecework wrote these chunks."
         yield view.finding("version.newer_needed", message, chunks)
+
+
+def code_changed(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for another version of their pipeline's code."""
+    waiting = [
+        chunk
+        for chunk in chunks_for(view, WaitReason.OTHER_VERSION)
+        if chunk.error_code in PIPELINE_CODES
+    ]
+    if not waiting:
+        return
+    found = Counter(chunk.code_version for chunk in waiting if chunk.code_version)
+    last = f" Workers of {', '.join(sorted(found))} left them." if found else ""
+    lacks = {chunk.stage for chunk in waiting if chunk.error_code == NO_STAGE_CODE}
+    why = "the pipeline has changed, and its new version is not safe for them"
+    if lacks and all(chunk.error_code == NO_STAGE_CODE for chunk in waiting):
+        why = f"the workers' pipeline has no stage {', '.join(sorted(lacks))}"
+    yield view.finding(
+        "version.safe_needed",
+        f"Chunks wait for another version of the code: {why}.{last}",
+        waiting,
+        until=first(chunk.retry_at for chunk in waiting),
+        chunk=str(waiting[0].ref.chunk),
+    )
 
 
 def dependencies_paused(view: View) -> Iterator[Finding]:

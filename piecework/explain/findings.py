@@ -109,6 +109,15 @@ FINDINGS: Final = {
             START,
         ),
         Kind(
+            "workers.version_missing",
+            Rank.BLOCKS_JOB,
+            "The job is pinned to a code version, and no worker with its pipeline has "
+            "that version.",
+            "Start a worker of that version. Or unpin the job: then the newest code "
+            "goes on.",
+            "piecework jobs unpin {job} --reason WHY",
+        ),
+        Kind(
             "workers.queue_missing",
             Rank.BLOCKS_JOB,
             "Workers have the pipeline of the job, but none of them receives from the "
@@ -137,6 +146,16 @@ FINDINGS: Final = {
             "A newer version wrote the chunks, and only older workers received them.",
             "Start workers of the newer version.",
             START,
+        ),
+        Kind(
+            "version.safe_needed",
+            Rank.NEEDS_OPERATOR,
+            "The pipeline has changed so that its new version must not go on with the "
+            "chunks, or it lacks their stage. They wait for another version, ten times "
+            "in about half an hour, and spend no attempt. Then they are dead letters.",
+            "Run workers of the version before, or of one that keeps what the chunk "
+            "names.",
+            "piecework chunks show {job} {chunk}",
         ),
         Kind(
             "join.failed",
@@ -305,6 +324,14 @@ FINDINGS: Final = {
             "The limits of a dependency are fully used. Calls wait inside the workers.",
             "Wait, or raise the limit if the dependency allows more.",
             "piecework limits list",
+        ),
+        Kind(
+            "version.changed",
+            Rank.NOTE,
+            "The pipeline has changed since the submit. Its chunks go on, because the "
+            "change is safe for what each of them has done.",
+            "Read what has changed: the results may be of several versions.",
+            "piecework results {job} --with version",
         ),
         Kind(
             "webhook.failed",

@@ -78,6 +78,13 @@ def workers_missing(view: View) -> Iterator[Finding]:
         since = max(signs, default="")
         message = "No worker runs in this deployment."
         yield view.finding("workers.none", message, chunks, since=since)
+    elif having and not any(map(view.runs_version, having)):
+        have = {each.code_versions.get(pipeline, "") or "unknown" for each in having}
+        message = (
+            f"The job is pinned to code version {view.at.job.pinned_to}; the workers "
+            f"with pipeline {pipeline} have {', '.join(sorted(have)[:NAMED])}."
+        )
+        yield view.finding("workers.version_missing", message, chunks)
     elif having and not view.serving:
         queue = view.at.job.queue or keys.DEFAULT_QUEUE
         message = f"No worker with pipeline {pipeline} receives from queue {queue}."
@@ -241,6 +248,14 @@ def climbed(climbs: Sequence[Climb]) -> str:
         first = min(ahead, key=lambda rung: rung.due_at)
         text += f" Next rung: {first.name} at {first.due_at[:19]}Z."
     return text
+
+
+def code_changed(view: View) -> Iterator[Finding]:
+    """Find that workers went on with a pipeline that has changed since the submit."""
+    if changes := view.at.job.code_changes:
+        more = f" And {len(changes) - 1} more." if len(changes) > 1 else ""
+        message = f"The pipeline has changed since the submit: {changes[0]}{more}"
+        yield view.finding("version.changed", message, 0)
 
 
 def webhooks_failed(view: View) -> Iterator[Finding]:

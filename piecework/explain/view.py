@@ -188,10 +188,17 @@ class View:
         return quota.paused or None if quota else None
 
     def may_serve(self, worker: WorkerRow) -> bool:
-        """Return whether a worker has the pipeline of the job, and its queue."""
+        """Return whether a worker may run the job, and has its queue."""
         job = self.at.job
         has_queue = (job.queue or keys.DEFAULT_QUEUE) in worker.queues
-        return has_queue and job.pipeline in worker.pipelines
+        has_pipeline = job.pipeline in worker.pipelines
+        return has_queue and has_pipeline and self.runs_version(worker)
+
+    def runs_version(self, worker: WorkerRow) -> bool:
+        """Return whether a worker has the code version that the job is pinned to."""
+        job = self.at.job
+        has = worker.code_versions.get(job.pipeline, "")
+        return job.pinned_to in {"", has}
 
     def is_live(self, worker: WorkerRow) -> bool:
         """Return whether a worker takes chunks, as far as its reports show.

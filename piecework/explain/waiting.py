@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso, moment
-from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER, WORKER
+from piecework.domain.outcome import ANSWER, OTHER_WORKERS, PAUSE, STORE, TIMER, WORKER
 from piecework.domain.states import ChunkStatus
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
@@ -27,7 +27,8 @@ class WaitReason(StrEnum):
     RATE_LIMIT = "rate_limit"
     #: An equal call of another chunk is in progress.
     EQUAL_CALL = "equal_call"
-    NEWER_WORKERS = "newer_workers"
+    #: This version of Piecework, or of its pipeline, must not run it.
+    OTHER_VERSION = "other_version"
     AWS = "aws"
     #: Its worker lacked memory, handles, threads or processes.
     RESOURCES = "resources"
@@ -49,7 +50,7 @@ class WaitReason(StrEnum):
 CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER, WaitReason.ANSWER}
 #: A wait for another process than a dependency, by what the chunk is blocked on.
 BY_BLOCKER: Final = {
-    NEWER_WORKERS: WaitReason.NEWER_WORKERS,
+    OTHER_WORKERS: WaitReason.OTHER_VERSION,
     STORE: WaitReason.AWS,
     WORKER: WaitReason.RESOURCES,
     TIMER: WaitReason.TIMER,

@@ -19,6 +19,12 @@ from piecework.store.table import Item, ItemWrite, Table, Written
 NEW = "attribute_not_exists(pk)"
 #: The job exists, and its deletion has not begun.
 IS_KEPT = "attribute_exists(pk) AND #status <> :deleting AND #status <> :deleted"
+#: A change of the pipeline is noted once, and only so many of them.
+NOT_NOTED = (
+    "(attribute_not_exists(code_changes) OR (NOT contains(code_changes, :text) AND "
+    "size(code_changes) < :most))"
+)
+MOST_CHANGES = 20
 #: Groups that are counted at once.
 COUNTED_AT_ONCE = 16
 
@@ -164,6 +170,46 @@ class Jobs:
             },
         )
         await self.table.update(write, returning="NONE")
+
+    async def note_change(self, ref: JobRef, text: str) -> bool:
+        """Record, once, what has changed in the pipeline of a job; False: it was.
+
+        The event is in the same transaction. A job keeps the first changes only.
+        """
+        write = self.table.item_write(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition=f"{IS_KEPT} AND {NOT_NOTED}",
+            update="SET code_changes = list_append(if_not_exists(code_changes, :none),"
+            " :texts)",
+            values={
+                "deleting": JobStatus.DELETING,
+                "deleted": JobStatus.DELETED,
+                "text": text,
+                "texts": [text],
+                "none": [],
+                "most": MOST_CHANGES,
+            },
+        )
+        put = event_put(self.table, ref, "code changed", self.clock(), {"change": text})
+        return isinstance(await self.table.transact([write, put]), Written)
+
+    async def unpin(self, job: Job) -> bool:
+        """Let workers of any code version run a job; False: its pin has changed."""
+        write = self.table.item_write(
+            "Update",
+            job.ref.pk,
+            keys.META_SK,
+            condition=f"{IS_KEPT} AND pinned_to = :seen",
+            update="REMOVE pinned_to",
+            values={
+                "deleting": JobStatus.DELETING,
+                "deleted": JobStatus.DELETED,
+                "seen": job.pinned_to,
+            },
+        )
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
 
     async def record(self, ref: JobRef, event: str, facts: dict[str, Any]) -> None:
         """Write an event of the job, for `jobs events` and for the audit.

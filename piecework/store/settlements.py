@@ -119,7 +119,7 @@ class Settlements:
         return await self._write(claim, ChunkStatus.WAITING, [*writes, error])
 
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
-        """Move RUNNING -> WAITING until a dependency, AWS or a newer worker is there.
+        """Move RUNNING -> WAITING until a dependency, AWS or another worker is there.
 
         The claim's attempt (or recovery) is refunded: the chunk did not fail. For an
         outage of a dependency, the number of deferrals and the time of the first

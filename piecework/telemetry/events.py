@@ -67,8 +67,9 @@ _JOB: Final = {
         "the join has ended; the job has its certificate", "status chunks outcomes"
     ),
     "pipeline.unknown": event(
-        "a worker received a chunk of a pipeline that it has not loaded",
-        "delay_s",
+        "a worker received a chunk of a pipeline that it has not loaded, or of a job "
+        "that is pinned to another code version",
+        "delay_s pinned_to?",
         "warning",
     ),
 }
@@ -76,6 +77,12 @@ _JOB: Final = {
 _CLAIM_END: Final = "duration_ms calls replayed cached retried"
 _CHUNK: Final = {
     "chunk.claimed": event("a worker claimed a chunk", "receive_count", "debug"),
+    "code.changed": event(
+        "a worker went on with a job although its pipeline has changed since the "
+        "submit; once for each job and code version",
+        "code_version difference",
+        "warning",
+    ),
     "chunk.lease_expired": event(
         "a worker released an expired lease; the chunk is suspect, and runs alone",
         "claimed_by takeovers",

@@ -95,6 +95,7 @@ WALK: dict[str, Sequence[str]] = {
         "chunks show JOB 0",
         "jobs set-budget JOB --budget-tokens 9000 --reason why",
         "jobs set-priority JOB low --reason why",
+        "jobs unpin JOB --reason why",
         "jobs pause JOB --reason why",
         "jobs show JOB",
         "jobs explain JOB",
@@ -253,6 +254,7 @@ async def prepare(aws: InProcessAws, state: str) -> str:
         rows = [{"text": text} for text in ("bad", "doubt", "good")]
         sampled = state == "sampled"
         kinds: dict[str, Any] = {"budget_tokens": 10_000, "priority": "high"}
+        kinds["pin"] = state == "running"
         pipeline = replace(words, queue="gpu") if sampled else words
         aws.create_queues([pipeline.queue])
         job = await client.submit(

@@ -119,6 +119,7 @@ ACTS: dict[str, tuple[str, Act, str]] = {
         lambda _, j, __: j.set_priority("low", "why"),
         "priority",
     ),
+    "unpin": ("PINNED", lambda _, j, __: j.unpin("why"), "unpinned"),
     "delete": ("CANCELLED", lambda _, j, __: j.delete("why"), "job deleted"),
     "limits": (
         "",
@@ -156,7 +157,8 @@ ACTS: dict[str, tuple[str, Act, str]] = {
 @pytest.fixture
 async def deployed() -> AsyncIterator[tuple[Client, InProcessAws]]:
     """Yield a client with an identity of AWS, and its deployment."""
-    aws = InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2))
+    known = Settings(receive_wait_s=1, cancel_poll_s=0.2, code_version="v1")
+    aws = InProcessAws(known)
     rt = replace(aws.runtime(), identity=ARN)
     async with Client(runtime=rt) as client:
         yield client, aws
@@ -169,7 +171,11 @@ async def prepare(client: Client, aws: InProcessAws, state: str) -> JobHandle[An
     rows = [{"text": "bad"}, {"text": "doubt"}]
     priority = "high" if state == "BACKLOG" else ""
     job = await client.submit(
-        words, rows, id="job-1", budget_tokens=10_000, priority=priority
+        *(words, rows),
+        id="job-1",
+        budget_tokens=10_000,
+        priority=priority,
+        pin=state == "PINNED",
     )
     if state == "PAUSED":
         await job.pause("first")

@@ -364,7 +364,9 @@ def test_an_unsafe_change_stops_the_chunk_until_the_old_version_is_back(
         while not stopped:
             await asyncio.sleep(RETRY_S / 10)
             [chunk] = await at.chunks()
-            stopped.extend([chunk] if chunk.blocked_on == "newer workers" else [])
+            stopped.extend(
+                [chunk] if chunk.blocked_on == "workers of another version" else []
+            )
         await deploy(at, first)
         return await end_of(at)
 

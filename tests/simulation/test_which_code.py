@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,22 @@ from pydantic import BaseModel
 
 from piecework import Context, PermanentError, Pipeline, Stage
 from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.keys import JOIN_CHUNK
+from piecework.store.completion import read_chunk
 from piecework_orchestrator.cli.results import result_lines
-from piecework_orchestrator.reading.job_documents import job_document, require_job
-from tests.unit.orchestrator.simulated import REF, Simulated, simulate
+from piecework_orchestrator.dead_letters.redrive import redrive
+from piecework_orchestrator.reading.job_documents import (
+    explain,
+    job_document,
+    require_job,
+)
+from tests.unit.orchestrator.simulated import (
+    REF,
+    Simulated,
+    redrive_of,
+    simulate,
+)
 
 CHUNKS = 400
 
@@ -64,6 +78,11 @@ async def until(at: Simulated, holds: Callable[[list[Chunk]], bool]) -> None:
         if holds(await at.chunks()):
             return
         await asyncio.sleep(0.1)
+
+
+async def last(ctx: Context[Item]) -> str:
+    """Run after the stages of version 1."""
+    return str(ctx.values["check"])
 
 
 async def lines_of(at: Simulated) -> AsyncIterator[dict[str, Any]]:
@@ -134,3 +153,94 @@ def test_a_dead_letter_names_the_code() -> None:
         return letter.code_version
 
     assert "v1" == simulate(act, workers=0)
+
+
+# ── a job that is pinned to one version ───────────────────────────────────────
+
+
+def pinned(act: Callable[[Simulated], Any]) -> Any:
+    """Run an act in a world whose operators have version 1."""
+    return simulate(act, workers=0, code_version="v1")  # type: ignore[arg-type]
+
+
+async def submit_pinned(at: Simulated, chunks: int = 20) -> None:
+    items = [Item(n=n) for n in range(chunks)]
+    done = await at.fleet.submit(REF, asking("one"), items, pin=True, mortal=False)
+    assert "done" == done
+
+
+def test_only_workers_of_its_version_run_a_pinned_job_and_its_join() -> None:
+    """The other worker stays beside, and receives half of the messages."""
+
+    async def act(at: Simulated) -> tuple[list[dict[str, Any]], list[Chunk]]:
+        start(at, asking("two"), "v2", beside=True)
+        start(at, asking("one"), "v1", beside=True)
+        await submit_pinned(at)
+        await at.ended()
+        join = await read_chunk(at.rt.table, REF.chunk(JOIN_CHUNK))
+        return [line async for line in lines_of(at)], [join] if join else []
+
+    lines, [join] = pinned(act)
+
+    assert {"v1"} == {line["code_version"] for line in lines} | {join.code_version}
+    assert {"one"} == {line["value"].split()[0] for line in lines}
+
+
+def test_a_missing_version_is_named_and_costs_no_attempt_until_it_is_there() -> None:
+    async def act(at: Simulated) -> tuple[dict[str, Any], Chunk, list[Chunk]]:
+        start(at, asking("two"), "v2", beside=True)
+        await submit_pinned(at, 2)
+        await asyncio.sleep(600.0)
+        explained = await explain(at.rt, await require_job(at.rt, REF.job))
+        waiting = (await at.chunks())[0]
+        start(at, asking("one"), "v1", beside=True)
+        await at.ended()
+        return explained, waiting, await at.chunks()
+
+    explained, waiting, chunks = pinned(act)
+
+    # No report of the workers is in this world: what they noted is on the job.
+    assert "workers.none" == explained["findings"][0]["code"]
+    assert ("PENDING", 0, 0) == (waiting.status, waiting.attempts, waiting.fence)
+    assert {("SUCCEEDED", 1)} == {(str(c.status), c.attempts) for c in chunks}
+
+
+def test_the_pin_outlives_a_redrive_and_an_unpin_lets_the_newest_code_go_on() -> None:
+    async def act(at: Simulated) -> tuple[Job, list[Chunk], list[Chunk]]:
+        start(at, asking("one", refuses=0), "v1", beside=True)
+        await submit_pinned(at, 1)
+        await at.ended()
+        start(at, asking("two"), "v2", beside=False)
+        await redrive(at.rt, redrive_of(await at.letters()))
+        await asyncio.sleep(600.0)
+        waiting = await at.chunks()
+        job = await require_job(at.rt, REF.job)
+        assert await at.rt.jobs.unpin(job)
+        await at.ended()
+        return job, waiting, await at.chunks()
+
+    job, [waiting], [chunk] = pinned(act)
+
+    assert ("v1", "runtime.code.pinned") == (job.pinned_to, job.status_reason_code)
+    assert ("PENDING", "v1") == (waiting.status, waiting.code_version)
+    assert ("SUCCEEDED", "v2") == (chunk.status, chunk.code_version)
+
+
+def test_a_change_that_is_safe_is_said_once_for_each_job_and_version() -> None:
+    """Two workers of the new version run twenty chunks, and one row and event tell."""
+    two = asking("two")
+    longer = replace(two, stages=[*two.stages, Stage(last, name="z")])
+
+    async def act(at: Simulated) -> tuple[Job, list[str]]:
+        start(at, longer, "v2", beside=True)
+        start(at, longer, "v2", beside=True)
+        await at.submit(asking("one"), [Item(n=n) for n in range(20)])
+        job = await at.ended()
+        events = await at.rt.jobs.events(REF)
+        return job, [e.facts["change"] for e in events if e.event == "code changed"]
+
+    job, events = simulate(act, workers=0)
+
+    change = "v2: 'z' is new; the result is that of 'z'."
+    assert [change] == job.code_changes
+    assert [change] == events

@@ -130,3 +130,30 @@ async def test_events_are_kept_in_their_order_and_never_overwritten(
     await store.jobs.record(store.ref, "a", {})
     found = [e.facts.get("n", e.event) for e in await store.jobs.events(store.ref)]
     assert found == [0, 1, 2, "a", "a"]
+
+
+@pytest.mark.parametrize("now", [{}, {"pinned_to": "v2"}, {"status": S.DELETING}])
+async def test_a_pin_is_removed_once_and_only_as_it_was_read(
+    store: Store, now: dict[str, Any]
+) -> None:
+    job = await store.put_job(S.RUNNING, pinned_to="v1")
+    if now:
+        await store.put_job(**{"status": S.RUNNING, "pinned_to": "v1", **now})
+    is_as_read = not now
+    assert is_as_read is await store.jobs.unpin(job)
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert is_as_read is ("pinned_to" not in item)
+    assert not await store.jobs.unpin(job)
+
+
+async def test_a_change_is_noted_once_and_the_first_twenty_are_kept(
+    store: Store,
+) -> None:
+    assert not await store.jobs.note_change(store.ref, "v1: a")
+    await store.put_job(S.RUNNING)
+    wrote = [await store.jobs.note_change(store.ref, f"v{n}: a") for n in range(21)]
+    again = await store.jobs.note_change(store.ref, "v1: a")
+    job = await store.jobs.read(store.ref)
+    assert job is not None
+    assert [True] * 20 + [False, False] == [*wrote, again]
+    assert 20 == len(job.code_changes) == len(await store.jobs.events(store.ref))

@@ -9,13 +9,23 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, Final, TypeAlias
 
+from piecework.context import Context
 from piecework.domain.keys import tenant_limit
-from piecework.domain.outcome import NEWER_WORKERS, STORE, WORKER
+from piecework.domain.outcome import OTHER_WORKERS, STORE, WORKER
 from piecework.domain.pause import Pause, PauseCode
+from piecework.pipelines import Stage
 from piecework.resilience.limits import Limits
 from piecework.store.limits import Quotas
 from piecework_simulation.engine.network import Exchange
-from verification.drill.fleet import OTHER, REF, Fleet, final, many, orders, unrelated
+from verification.drill.fleet import (
+    OTHER,
+    REF,
+    Fleet,
+    final,
+    many,
+    orders,
+    unrelated,
+)
 
 Act: TypeAlias = Callable[[Fleet], Awaitable[None]]
 #: Seconds after which chunks wait for what their orders say.
@@ -85,6 +95,25 @@ async def other_queue(fleet: Fleet) -> None:
     """Let only a worker run that receives from another queue."""
     fleet.worker(queues=["slow"])
     await fleet.submit("quick", "quick")
+    await asyncio.sleep(SETTLED_S)
+
+
+async def other_version(fleet: Fleet) -> None:
+    """Let only a worker run whose code version is not that of a pinned job."""
+    fleet.worker(version="v2")
+    await fleet.submit("quick", "quick", pin=True)
+    await asyncio.sleep(SETTLED_S)
+
+
+async def again(ctx: Context[Any]) -> int:
+    """Run after the stages of the submit."""
+    return int(ctx.payload.n)
+
+
+async def longer(fleet: Fleet) -> None:
+    """Let a worker run whose pipeline has one more stage than at the submit."""
+    fleet.worker(replace(orders, stages=[*orders.stages, Stage(again)]))
+    await fleet.submit("quick", "slow")
     await asyncio.sleep(SETTLED_S)
 
 
@@ -241,7 +270,8 @@ async def stalled(fleet: Fleet) -> None:
     await asyncio.sleep(STALLED_S)
 
 
-NEWER: Final = (NEWER_WORKERS, "runtime.record.schema_too_new")
+NEWER: Final = (OTHER_WORKERS, "runtime.record.schema_too_new")
+CHANGED: Final = (OTHER_WORKERS, "runtime.code.changed")
 PAUSED: Final = ("bank", "runtime.dependency.paused")
 EQUAL: Final = ("bank", "idempotency.key.in_progress")
 AWS: Final = (STORE, "aws.access.denied")
@@ -253,6 +283,8 @@ SINGLE: Final = (
     Exercise("no worker", no_worker, "workers.none"),
     Exercise("idle worker died", idle_worker_died, "workers.none"),
     Exercise("other pipeline", other_pipeline, "workers.pipeline_missing"),
+    Exercise("other version", other_version, "workers.version_missing"),
+    Exercise("longer", longer, "job.progressing", "version.changed"),
     Exercise("other queue", other_queue, "workers.queue_missing"),
     Exercise("busy", busy, "workers.busy"),
     Exercise("tenant capped", capped, "tenant.capped"),
@@ -272,6 +304,7 @@ SINGLE: Final = (
     ),
     Exercise("ask", lambda fleet: runs(fleet, *many(ask=MORE)), "answer.waiting"),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
+    Exercise("changed", lambda fleet: deferred(fleet, *CHANGED), "version.safe_needed"),
     Exercise("equal call", lambda fleet: deferred(fleet, *EQUAL), "call.in_progress"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
     Exercise("no handles", lambda fleet: deferred(fleet, *SHORT), "worker.exhausted"),

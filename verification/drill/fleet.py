@@ -51,6 +51,8 @@ from piecework_worker.worker import Worker
 T = TypeVar("T")
 
 REF: Final = JobRef("default", "drill")
+#: The code version of operators, and of workers without another one.
+VERSION: Final = "v1"
 OTHER: Final = JobRef("default", "other")
 #: Seconds that a slow stage takes, and that a failed chunk waits.
 SLOW_S, RETRY_S = 800.0, 900.0
@@ -143,6 +145,7 @@ class Fleet:
         reconcile: bool = True,
         quota_wait_s: float = 5.0,
         queues: Sequence[str] = ("",),
+        version: str = VERSION,
     ) -> Process:
         """Start a worker that reports; it is not replaced when it dies."""
         number = len(self.processes) + 1
@@ -152,7 +155,10 @@ class Fleet:
             self.world, process, max_chunks=max_chunks, quota_wait_s=quota_wait_s
         )
         known = {each.name: each for each in pipelines or (orders,)}
-        services = open_services(rt, process.name, known, self.log, None, queues)  # type: ignore[arg-type]
+        services = open_services(
+            *(rt, process.name, known, self.log, None, queues),  # type: ignore[arg-type]
+            code_versions=dict.fromkeys(known, version),
+        )
         stop = asyncio.Event()
         worker = Worker(services, stop)
         self.world.start(process, serve(worker, reconcile=reconcile))
@@ -165,11 +171,15 @@ class Fleet:
             self.world.kill(process)
 
     async def submit(
-        self, *hows: str, ref: JobRef = REF, pipeline: Pipeline = orders
+        self,
+        *hows: str,
+        ref: JobRef = REF,
+        pipeline: Pipeline = orders,
+        pin: bool = False,
     ) -> None:
         """Submit a job with a chunk for each word."""
         items = [Order(n=n, how=how) for n, how in enumerate(hows)]
-        done = await self.driver.submit(ref, pipeline, items, mortal=False)
+        done = await self.driver.submit(ref, pipeline, items, pin=pin, mortal=False)
         assert done == "done", done
 
     async def job(self) -> Job:
@@ -200,7 +210,7 @@ class Fleet:
 def exercise(act: Callable[[Fleet], Awaitable[T]], **settings: Any) -> T:
     """Run an exercise in a world of its own; fail after an unexpected error."""
     rng = Random(1)
-    known = Settings(**{"max_attempts": 3, **settings})
+    known = Settings(**{"max_attempts": 3, "code_version": VERSION, **settings})
     world = World(known, Faults({}, rng), rng)
     unexpected: list[str] = []
     log = Log(unexpected.append, lambda _: None)

@@ -24,9 +24,12 @@ async def steer_jobs(actors: Actors) -> None:
     for verb in ("pause", "resume"):
         await actors.command(WRITE, "limits", verb, "supplier", *WHY)
     await actors.command(WRITE, "pipelines", "pause", "counting", *WHY)
-    await actors.submit("held", [Item(n=1)] * 3, "--priority", "low", *TOKENS, "10")
+    await actors.submit(
+        "held", [Item(n=1)] * 3, "--pin", "--priority", "low", *TOKENS, "10"
+    )
     await actors.command(WRITE, "pipelines", "resume", "counting", *WHY)
     await actors.command(WRITE, "jobs", "set-priority", "held", "high", *WHY)
+    await actors.command(WRITE, "jobs", "unpin", "held", *WHY)
     await actors.command(WRITE, "jobs", "set-budget", "held", *TOKENS, "20", *WHY)
     await spend_a_day(actors)
 

@@ -113,8 +113,8 @@ async def test_a_worker_without_a_stage_leaves_its_chunks_to_those_that_have_it(
         ended = await scenario.ended()
 
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, tried)
-    assert chunk.item["blocked_on"] == "newer workers"
+    assert chunk.item["blocked_on"] == "workers of another version"
     assert chunk.item["error_code"] == "runtime.stage.not_found"
-    assert notice.startswith("waits for newer workers until")
+    assert notice.startswith("waits for workers of another version until")
     assert ended.status is JobStatus.SUCCEEDED
     assert await scenario.letters() == []

@@ -55,6 +55,8 @@ class ChunkRun:
         snapshot: For a loaded join, the snapshot of the job's chunks, all ended.
         certificate: The job's certificate, once this run has ended its join.
         outcome: What the claim ends with; released until the run has another outcome.
+        difference: What differs in the shape of the pipeline since the submit; empty:
+            nothing.
         calls_after_cancel: Calls that ended after the cancel request; None: no cancel.
     """
 
@@ -73,6 +75,7 @@ class ChunkRun:
     snapshot: JobSnapshot | None = None
     certificate: Certificate | None = None
     outcome: Outcome = field(default_factory=Released)
+    difference: str = ""
     calls_after_cancel: int | None = None
 
     async def write_late(self) -> None:

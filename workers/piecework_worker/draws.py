@@ -182,8 +182,8 @@ class Draws:
             return None
         if job is None or job.gen != backlog.gen or job.status is not JobStatus.RUNNING:
             return None
-        if job.pipeline not in self.intake.pipelines:
-            await self.intake.notes.unknown_pipeline(job)
+        if self.intake.pipeline_of(job) is None:
+            await self.intake.note_left(job)
             return None
         return job
 

@@ -13,8 +13,8 @@ from piecework.domain.moments import moment
 from piecework.domain.outcome import (
     CHANGED_CODE,
     MAX_BUDGET_DEFERRALS,
-    NEWER_WORKERS,
     NO_STAGE_CODE,
+    OTHER_WORKERS,
     STORE,
     WORKER,
     Asking,
@@ -68,7 +68,7 @@ def outcome_of_load_failure(
             return outcome_of_unreadable(chunk_run, failure)
     delay = retry_delay(times + 1, settings)
     waiting = failure.model_copy(update={"retry_after": delay})
-    return Deferred(waiting, delay, NEWER_WORKERS)
+    return Deferred(waiting, delay, OTHER_WORKERS)
 
 
 def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcome:

@@ -34,9 +34,9 @@ async def escalate(
     at = await ladders.read(work_item.ref, work_item.gen)
     if at is None or not at.climb.is_callable(rt.clock()):
         return None
-    pipeline = intake.pipelines.get(job.pipeline)
+    pipeline = intake.pipeline_of(job)
     if pipeline is None:
-        return await leave_to_other_workers(work_item, job, rt, intake.notes, log)
+        return await leave_to_other_workers(work_item, job, rt, intake, log)
     await call_hook(at, pipeline.ladder, ladders, rt, log)
     return None
 

@@ -105,10 +105,10 @@ async def execute(
         ):
             log_refusal(work_item, reason, services.log)
             return MessageAction.DELETE
-        pipeline = intake.pipelines.get(job.pipeline)
+        pipeline = intake.pipeline_of(job)
         if pipeline is None:
             return await leave_to_other_workers(
-                work_item, job, rt, intake.notes, services.log
+                work_item, job, rt, intake, services.log
             )
         intake.notes.unknown_in_a_row = 0
         requested_at = asyncio.get_running_loop().time()
@@ -145,6 +145,10 @@ async def execute(
                 delay = await settle(chunk_run, job, rt, services.settlements)
                 if isinstance(chunk_run.outcome, Deferred):
                     await intake.notes.blocked(job, chunk_run.outcome)
+                if chunk_run.difference:
+                    await intake.notes.changed(
+                        job, claim.code_version, chunk_run.difference, log
+                    )
             except ClaimLostError:
                 telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
                 return MessageAction.KEEP

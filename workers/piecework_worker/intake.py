@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from piecework.domain.job import Job
 from piecework.pipelines import Pipeline
 from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.job_cache import JobCache
@@ -31,6 +32,20 @@ class Intake:
     next_chunks: NextChunks
     code_versions: Mapping[str, str] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
+
+    def pipeline_of(self, job: Job) -> Pipeline | None:
+        """Return the pipeline of a job; None: this worker must not run the job.
+
+        The worker does not have the pipeline, or the job is pinned to another version
+        of its code.
+        """
+        is_pinned_out = job.pinned_to not in {"", self.code_version(job.pipeline)}
+        return None if is_pinned_out else self.pipelines.get(job.pipeline)
+
+    async def note_left(self, job: Job) -> None:
+        """Note on a job, once, why this worker leaves it to others."""
+        has = job.pipeline in self.pipelines
+        await self.notes.left(job, self.code_version(job.pipeline) if has else None)
 
     def code_version(self, pipeline: str) -> str:
         """Return the code version of a pipeline here; empty: nothing tells it."""

@@ -11,7 +11,14 @@ from piecework.domain.job import Job
 from piecework.domain.moments import moment
 from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.payload import read_payload, refusal_of
-from piecework.domain.shape import ChunkRows, Shape, Unsafe, compare, compare_join
+from piecework.domain.shape import (
+    ChunkRows,
+    Compatible,
+    Shape,
+    Unsafe,
+    compare,
+    compare_join,
+)
 from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
@@ -82,7 +89,8 @@ async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
 def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
     """Require that the chunk may go on with this worker's version of its pipeline.
 
-    A chunk that compensates goes on: what nothing can compensate any more is named.
+    Keep what differs on the run. A chunk that compensates goes on: what nothing can
+    compensate any more is named.
 
     Raises:
         PermanentError: `runtime.code.changed`.
@@ -106,6 +114,8 @@ def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
     if isinstance(found, Unsafe):
         message = f"The code of the chunk has changed: {found.reason}."
         raise PermanentError(message, code=CHANGED_CODE)
+    if isinstance(found, Compatible):
+        chunk_run.difference = found.difference
 
 
 async def load_payload(chunk_run: ChunkRun, payloads: Payloads) -> None:

@@ -28,8 +28,8 @@ from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_unclaimed
 from piecework.store.order import allows_next
 from piecework_worker.early_outcomes import retry_delay
+from piecework_worker.intake import Intake
 from piecework_worker.job_cache import JobCache
-from piecework_worker.job_notes import JobNotes
 from piecework_worker.tenant_caps import delay_of
 from piecework_worker.work_item import (
     MessageAction,
@@ -47,17 +47,20 @@ LONGEST_UNKNOWN_S = 8.0
 
 
 async def leave_to_other_workers(
-    work_item: WorkItem, job: Job, rt: Runtime, notes: JobNotes, log: Log
+    work_item: WorkItem, job: Job, rt: Runtime, intake: Intake, log: Log
 ) -> MessageAction:
-    """Give the message of a chunk back to workers that have its pipeline, at once.
+    """Give the message of a chunk back to workers that may run its job, at once.
 
     Each further receive hides it for longer, so that a fleet without such a worker does
     not pass it round. The receiver of this worker pauses meanwhile.
     """
-    notes.unknown_in_a_row += 1
+    intake.notes.unknown_in_a_row += 1
     delay = round(unknown_delay(work_item.received) * rt.rng.uniform(0.5, 1), 3)
-    telemetry.emit(log, "pipeline.unknown", pipeline=job.pipeline, delay_s=delay)
-    await notes.unknown_pipeline(job)
+    pinned: dict[str, Any] = {"pinned_to": job.pinned_to} if job.pinned_to else {}
+    telemetry.emit(
+        log, "pipeline.unknown", pipeline=job.pipeline, delay_s=delay, **pinned
+    )
+    await intake.note_left(job)
     await hide_message(work_item, delay, rt.work)
     return MessageAction.KEEP
 

@@ -250,7 +250,8 @@ class Worker:
 
     def can_notify(self, job: Job) -> bool:
         """Return whether the job has a notify hook that this worker can call."""
-        return job.has_notify_hook and job.pipeline in self.services.intake.pipelines
+        has_pipeline = self.services.intake.pipeline_of(job) is not None
+        return job.has_notify_hook and has_pipeline
 
     async def notify(self, work_item: WorkItem) -> MessageAction | None:
         """Deliver the due notifications of a job; None: the item is for the join."""
@@ -317,7 +318,7 @@ class Worker:
             job = await self.services.intake.jobs.recent(ref.of)
             if job is None or self.receiver.is_full() or self.stop.is_set():
                 return False
-            if job.pipeline not in self.services.intake.pipelines:
+            if self.services.intake.pipeline_of(job) is None:
                 return False
             if job.queue not in self.services.intake.queues:
                 return False

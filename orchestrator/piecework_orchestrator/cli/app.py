@@ -120,6 +120,9 @@ COMMANDS = {
     "jobs set-priority": Row(
         "pause:set_priority", "Change the share of a job in the workers."
     ),
+    "jobs unpin": Row(
+        "pause:unpin", "Let workers of any code version run a pinned job."
+    ),
     "jobs retry": Row(
         "retry:retry_job", "Retry a job that ended PARTIAL, FAILED or CANCELLED."
     ),

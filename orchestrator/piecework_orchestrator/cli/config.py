@@ -16,6 +16,7 @@ from piecework.domain.webhook import VARIABLES
 from piecework.errors import UsageError
 from piecework.loading import load_pipelines
 from piecework.pipelines import lint_stage_order, missing_contacts
+from piecework.saga.effect_names import unnamed_effects
 from piecework.settings import PREFIX, Settings, load_settings
 from piecework_orchestrator.cli.global_options import VERBOSITY
 from piecework_orchestrator.cli.options import Format, OutputOption
@@ -61,8 +62,8 @@ def validate(
     """Check the settings, and the declarations of pipelines.
 
     An unknown PIECEWORK_ variable is an error: the exit code is 2. The command also
-    prints advice on the order of a pipeline's stages, and warns of a missing owner or
-    runbook. Neither is an error.
+    prints advice on the order of a pipeline's stages and on effects that need a name of
+    their own, and warns of a missing owner or runbook. Neither is an error.
     """
 
     def run(out: Output) -> None:
@@ -73,7 +74,10 @@ def validate(
             message = f"Unknown settings: {names}."
             raise UsageError(message, code="config.setting.invalid")
         found = load_pipelines(pipelines or ())
-        advised = {name: lint_stage_order(pipeline) for name, pipeline in found.items()}
+        advised = {
+            name: [*lint_stage_order(pipeline), *unnamed_effects(pipeline)]
+            for name, pipeline in found.items()
+        }
         warnings = {name: missing_contacts(each) for name, each in found.items()}
         lines = [f"warning: {text}" for texts in warnings.values() for text in texts]
         lines += [

@@ -55,6 +55,7 @@ EXAMPLES = [
     "piecework jobs set-budget july --budget-tokens 5000000",
     "piecework jobs set-priority july high",
     "piecework jobs set-priority july low --tenant acme",
+    "piecework jobs unpin july --reason 'version 7 is gone'",
     "piecework jobs delete july --reason 'the contract has ended'",
     "piecework jobs delete july --reason 'asked by the customer' --yes",
     "piecework jobs retry july --reason 'the account has money again'",

@@ -1,4 +1,4 @@
-"""`jobs pause`, `jobs resume`, `jobs set-budget` and `jobs set-priority`."""
+"""`jobs pause`, `resume`, `set-budget`, `set-priority` and `unpin`."""
 
 from __future__ import annotations
 
@@ -107,3 +107,17 @@ def set_priority(
         show_facts(out, await client.job(job).set_priority(priority, reason))
 
     run_client(run, output, before=lambda: parse_priority(priority))
+
+
+def unpin(
+    job: JobArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE
+) -> None:
+    """Let workers of any code version run a job that was submitted with `--pin`.
+
+    The newest code goes on wherever that is safe for what a chunk has done.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        show_facts(out, await client.job(job).unpin(reason))
+
+    run_client(run, output)

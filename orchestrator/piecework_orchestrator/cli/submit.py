@@ -94,6 +94,12 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     ] = False,
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
+    pin: Annotated[
+        bool,
+        typer.Option(
+            "--pin", help="Let only workers of this code version run the job."
+        ),
+    ] = False,
     invalid: InvalidOption = OnInvalid.REFUSE,
     wait: Annotated[
         bool, typer.Option("-w", "--wait", help="Wait until the job has ended.")
@@ -137,6 +143,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             budget_tokens=budget_tokens,
             sample=sample,
             goes_on=yes,
+            pin=pin,
             invalid=invalid,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
@@ -254,6 +261,7 @@ class SubmitRequest:
     budget_tokens: str = ""
     sample: int | None = None
     goes_on: bool = False
+    pin: bool = False
     invalid: OnInvalid = OnInvalid.REFUSE
 
     @property
@@ -341,6 +349,7 @@ async def submit_with_progress(
                 priority=request.priority,
                 sample=request.sample,
                 goes_on=request.goes_on,
+                pin=request.pin,
                 invalid=request.invalid,
                 budget_usd=request.budget_usd,
                 budget_tokens=request.budget_tokens,

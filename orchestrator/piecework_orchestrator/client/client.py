@@ -195,6 +195,7 @@ class Client:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        pin: bool = False,
         invalid: str = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
@@ -213,6 +214,7 @@ class Client:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        pin: bool = False,
         invalid: str = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
@@ -230,6 +232,7 @@ class Client:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        pin: bool = False,
         invalid: str = OnInvalid.REFUSE,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
@@ -252,6 +255,8 @@ class Client:
             sample: How many random chunks run first; then the job is paused with the
                 code `sample` until `resume`. `forecast` tells what the rest will use.
             goes_on: The end of the sample starts the rest, without a pause.
+            pin: Only workers of this program's code version run the job, until
+                `JobHandle.unpin`. `PIECEWORK_CODE_VERSION` names it on both sides.
             invalid: What happens to rows that do not fit the payload. `refuse`: no job
                 is created, and the error names them. `skip`: they are left out, and the
                 certificate names them. `dead`: each is a dead letter, to be patched.
@@ -262,8 +267,9 @@ class Client:
                 `submit.tolerance.invalid`, `submit.sample.invalid`,
                 `submit.budget.invalid`;
                 `submit.budget.no_price`: a model of the pipeline has no price;
+                `submit.pin.unknown`: nothing tells the code version;
                 `submit.token.conflict`: a job with this id has other content, or
-                another deadline, budget, priority or sample.
+                another deadline, budget, priority, pin or sample.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -284,6 +290,7 @@ class Client:
             parse_cap(budget_usd, budget_tokens),
             sample,
             goes_on,
+            pin,
             refusals,
         )
         _, created = await submit(rt, submission, chunks, on_progress)
@@ -691,6 +698,7 @@ class SyncClient:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        pin: bool = False,
         invalid: str = ...,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
@@ -709,6 +717,7 @@ class SyncClient:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        pin: bool = False,
         invalid: str = ...,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...

@@ -395,6 +395,20 @@ class JobHandle(Generic[R]):
         await self.rt.jobs.record(self.ref, "priority", facts)
         return await self.facts()
 
+    async def unpin(self, reason: str = "") -> JobFacts:
+        """Let workers of any code version run the job.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: the job is not pinned.
+        """
+        job = await self._record()
+        if not job.pinned_to or not await self.rt.jobs.unpin(job):
+            message = f"Job {self.id} is not pinned to a code version."
+            raise UsageError(message, next_step=f"`piecework jobs show {self.id}`")
+        facts = {"actor": self.actor, "code_version": job.pinned_to, "reason": reason}
+        await self.rt.jobs.record(self.ref, "unpinned", facts)
+        return await self.facts()
+
     async def set_budget(
         self,
         usd: float | str | None = None,

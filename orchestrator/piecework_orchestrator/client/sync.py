@@ -130,6 +130,7 @@ class SyncJob(Generic[R]):
     export_dead_letters = Blocking(JobHandle.export_dead_letters)
     cancel = Blocking(JobHandle.cancel)
     set_priority = Blocking(JobHandle.set_priority)
+    unpin = Blocking(JobHandle.unpin)
     retry = Blocking(JobHandle.retry)
     pause = Blocking(JobHandle.pause)
     set_budget = Blocking(JobHandle.set_budget)

@@ -13,6 +13,7 @@ from piecework.domain import keys, records
 from piecework.domain.budget import NANO
 from piecework.domain.job import Job
 from piecework.domain.moments import iso, moment
+from piecework.domain.outcome import PINNED_CODE, UNKNOWN_CODE
 from piecework.domain.pause import PauseCode
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
@@ -37,8 +38,10 @@ CERTIFICATE_BYTES_PER_CHUNK = 1024
 #: beside one of these findings, while no chunk runs. Each says that no worker has the
 #: pipeline, or that a role of one tenant cannot read the workers.
 PIPELINE_MISSING = {"workers.none", "workers.pipeline_missing", "fleet.unreadable"}
+PIPELINE_MISSING |= {"workers.version_missing"}
 JOB_FACTS = (
     "queue",
+    "pinned_to",
     "source",
     "submitted_by",
     "created_at",
@@ -124,7 +127,8 @@ async def job_document(rt: Reading, job: Job) -> Document:
         found = await explain(rt, job, open_)
         explained = {name: found[name] for name in ("findings", "finish")}
     known = job_facts(job, rt.clock())
-    noted = known.get("status_reason", {}).get("code") == "runtime.pipeline.unknown"
+    left = {UNKNOWN_CODE, PINNED_CODE}
+    noted = known.get("status_reason", {}).get("code") in left
     chunks = {one["code"]: one["chunks"] for one in explained.get("findings", ())}
     runs = chunks.get("job.progressing", 0) > 0
     if noted and (runs or not chunks.keys() & PIPELINE_MISSING):
@@ -227,6 +231,7 @@ def job_facts(job: Job, now: float) -> Document:
     }
     pause = job.pause
     parts = {
+        "code_changes": job.code_changes,
         "pause": None if pause is None else pause.document(),
         "status_reason": status_reason(job, now),
         "cancel": cancel_facts(job),

@@ -30,6 +30,7 @@ from piecework.jobs.manifest import Entry, write_manifest
 from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework.saga.code_version import code_version
 from piecework.saga.shape import shape_of
 from piecework.telemetry.traces import submitting
 from piecework_orchestrator.reading.job_documents import require_not_deleted
@@ -56,6 +57,7 @@ class Submission:
         budget: What its calls may spend; the job is paused before they spend more.
         sample: How many random chunks run first, while the rest waits; None: all run.
         goes_on: Whether the end of the sample starts the rest, without a pause.
+        pin: Whether only workers of the code version of this submit run the job.
         refusals: The rows that are refused while the chunks are read.
     """
 
@@ -70,6 +72,7 @@ class Submission:
     budget: Cap = NO_CAP
     sample: int | None = None
     goes_on: bool = False
+    pin: bool = False
     refusals: Refusals = field(default_factory=Refusals)
 
 
@@ -84,7 +87,8 @@ async def submit(
     Raises:
         StoreError: `aws.queue.not_deployed`: the pipeline's queue does not exist.
         UsageError: `submit.token.conflict`: a job with this id has other content,
-            another deadline or another budget; `submit.budget.no_price`.
+            another deadline or another budget; `submit.budget.no_price`;
+            `submit.pin.unknown`.
         NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
@@ -110,6 +114,7 @@ async def create_and_fan_out(
 ) -> tuple[Job, bool]:
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
+    pinned_to = require_version(rt, submission.pipeline) if submission.pin else ""
     # Refuse a wrong tolerance or sample before the rows are read.
     tolerated_of(submission.tolerate, 0)
     draw_sample(0, submission.sample, rt.rng)
@@ -137,6 +142,8 @@ async def create_and_fan_out(
         **sample_facts(submission, packed, rt.rng),
         **submission.refusals.facts(),
     }
+    if pinned_to:
+        facts["pinned_to"] = pinned_to
     if traceparent:
         facts["traceparent"] = traceparent
     if submission.pipeline.queue:
@@ -152,6 +159,19 @@ async def create_and_fan_out(
     if not job.sent_at:
         await fan_out(rt, job, progress)
     return job, existing is None
+
+
+def require_version(rt: Runtime, pipeline: Pipeline) -> str:
+    """Return the code version of a pipeline in this process.
+
+    Raises:
+        UsageError: `submit.pin.unknown`.
+    """
+    found = code_version(pipeline, rt.settings)
+    if not found:
+        message = f"Nothing tells the code version of pipeline {pipeline.name}."
+        raise UsageError(message, code="submit.pin.unknown")
+    return found
 
 
 def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
@@ -345,6 +365,12 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
             job.priority_requested,
             "priority",
             f"To change it: `piecework jobs set-priority {job.ref.job} PRIORITY`",
+        ),
+        (
+            "pinned_to",
+            job.pinned_to or "none",
+            "pin",
+            f"To remove it: `piecework jobs unpin {job.ref.job}`",
         ),
     ):
         requested = facts.get(name, stored)

@@ -26,6 +26,7 @@ ACTIONS: Final = {
     "pause": Action(
         "Pause the job", job.preview_pause, job.pause, frozenset({"RUNNING"})
     ),
+    "unpin": Action("Unpin the job", job.preview_unpin, job.unpin),
     "retry": Action("Retry the job", job.preview_reopen, job.retry, UNFINISHED),
     "cancel": Action(
         "Cancel the job", job.preview_cancel, job.cancel, UNENDED, is_final=True

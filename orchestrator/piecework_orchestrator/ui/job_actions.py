@@ -96,6 +96,25 @@ async def resume(client: Client, subject: Subject, fields: Fields) -> str:
     return f"Job {facts.id} is {facts.status}."
 
 
+async def preview_unpin(client: Client, subject: Subject) -> Preview:
+    """Say which code version the job is pinned to."""
+    document = (await client.job(subject.job).facts()).document
+    if "pinned_to" not in document:
+        return Preview(("It is not pinned.",))
+    return Preview(
+        (
+            f"Only workers of code version {document['pinned_to']} run it now.",
+            "Then the newest code goes on wherever that is safe.",
+        )
+    )
+
+
+async def unpin(client: Client, subject: Subject, fields: Fields) -> str:
+    """Let workers of any code version run a job."""
+    facts = await client.job(subject.job).unpin(fields["reason"])
+    return f"Job {facts.id} is not pinned any more."
+
+
 async def preview_delete(client: Client, subject: Subject) -> Preview:
     """Count what a deletion removes."""
     job = client.job(subject.job)

@@ -249,6 +249,8 @@ class FleetDriver:
         priority: Priority = Priority.NORMAL,
         sample: int = 0,
         budget: Cap = NO_CAP,
+        *,
+        pin: bool = False,
         **more: Any,
     ) -> str:
         """Submit a job; some jobs tolerate the failure of a quarter of their chunks.
@@ -267,6 +269,7 @@ class FleetDriver:
             budget=budget,
             sample=abs(sample) or None,
             goes_on=sample < 0,
+            pin=pin,
         )
         return await self.command(
             "submit",

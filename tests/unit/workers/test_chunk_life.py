@@ -440,7 +440,10 @@ def test_a_chunk_that_only_a_newer_worker_can_read_waits_for_it(what: str) -> No
         await spoil(what, started=True)(at, told)
         await asyncio.sleep(10 * LEASE_S)
         [chunk] = await at.chunks()
-        assert ("WAITING", "newer workers") == (chunk.status, chunk.item["blocked_on"])
+        assert ("WAITING", "workers of another version") == (
+            chunk.status,
+            chunk.item["blocked_on"],
+        )
         at.fleet.pipelines["trip"] = told.pipeline()
         row = chunk.ref.pk, keys.stage_sk(0, "first", 1)
         known = {"update": "SET v = :v", "values": {"v": 1}}

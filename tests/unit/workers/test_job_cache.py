@@ -136,6 +136,6 @@ async def test_a_failed_note_does_not_stop_the_back_off() -> None:
     job: Any = SimpleNamespace(ref=REF, pipeline="review")
     notes = JobNotes(noting, "w", lambda: 0.0)
     for _ in range(2):
-        await notes.unknown_pipeline(job)
+        await notes.left(job, None)
     reason = "worker w does not have pipeline review"
     assert [(REF, "runtime.pipeline.unknown", reason)] == noting.said

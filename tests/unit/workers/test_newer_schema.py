@@ -10,7 +10,7 @@ import pytest
 
 from piecework.aws.queue import Delivery, Message
 from piecework.domain.outcome import (
-    NEWER_WORKERS,
+    OTHER_WORKERS,
     STORE,
     Deferred,
 )
@@ -85,7 +85,7 @@ def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
     outcome = outcome_of_load_failure(chunk_run(**counts), error, SETTINGS)
 
     assert isinstance(outcome, Deferred)
-    assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)
+    assert (outcome.blocked_on, outcome.delay) == (OTHER_WORKERS, delay)
     assert outcome.failure.retry_after == delay
 
 

@@ -100,6 +100,8 @@ def job_view(job: Document, now: float) -> View:
                     ("outages", outages_text(job)),
                     ("errors", format_counts(job["error_codes"])),
                     ("code", format_counts(job["code_versions"])),
+                    ("pinned to", job.get("pinned_to")),
+                    ("changed", "\n".join(job.get("code_changes", ()))),
                     ("dead letters", f"{dead} open" if dead else ""),
                     (
                         "reason",

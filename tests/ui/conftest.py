@@ -51,11 +51,11 @@ class Deployment:
         stages = [Stage(self.count, name="count")]
         return Pipeline("word-count", payload=Paragraph, stages=stages)
 
-    async def submit(self, job: str, *texts: str) -> JobHandle[int]:
+    async def submit(self, job: str, *texts: str, pin: bool = False) -> JobHandle[int]:
         """Submit paragraphs."""
         rows = [Paragraph(text=text) for text in texts]
         return await self.client.submit(
-            self.pipeline, rows, id=job, budget_tokens=7_000
+            self.pipeline, rows, id=job, budget_tokens=7_000, pin=pin
         )
 
     @asynccontextmanager

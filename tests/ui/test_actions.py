@@ -78,6 +78,27 @@ async def test_a_job_is_paused_with_a_reason_and_resumed(
     assert "It is not paused." in (await page.get("/actions/resume?job=j-1"))[1]
 
 
+async def test_a_pinned_job_names_its_version_and_is_unpinned(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", "one", pin=True)
+    version = (await job.facts()).document["pinned_to"]
+    _, shown = await page.get("/jobs/j-1")
+    assert f"<code>{version}</code>" in shown
+    assert "/actions/unpin?job=j-1" in shown
+    text = await perform(page, "/actions/unpin?job=j-1", reason="it is gone")
+    assert "Job j-1 is not pinned any more." in text
+    _, shown = await page.get("/jobs/j-1")
+    assert "/actions/unpin" not in shown
+    assert "It is not pinned." in (await page.get("/actions/unpin?job=j-1"))[1]
+    told = [event["facts"] for event in await job.events()]
+    assert {
+        "actor": "ann@desk",
+        "code_version": version,
+        "reason": "it is gone",
+    } in told
+
+
 async def test_a_pipeline_is_paused_with_a_reason_and_resumed(
     deployment: Deployment, page: Page
 ) -> None:

@@ -123,9 +123,8 @@ class Pages:
                 text = await result_json(rt, ended)
                 short = text[:MAX_RESULT_LENGTH] + "…" * (len(text) > MAX_RESULT_LENGTH)
                 chunk = ended.chunk
-                rows.append(
-                    {"chunk": chunk.ref.chunk, "label": chunk.label, "value": short}
-                )
+                row = {"chunk": chunk.ref.chunk, "label": chunk.label, "value": short}
+                rows.append(row | {"code_version": ended.code_version})
             if len(rows) == MAX_RESULTS:
                 break
         job = job_facts(record, rt.clock())

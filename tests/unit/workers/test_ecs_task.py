@@ -42,6 +42,33 @@ async def test_an_answer_without_a_task_is_logged_and_tolerated(
     assert [("ecs.refused", {"about": "metadata", "reason": reason})] == log.said
 
 
+IMAGE = f"sha256:{'1f0c' * 16}"
+
+
+@pytest.mark.parametrize(
+    ("containers", "image"),
+    [
+        ([{"ImageID": IMAGE}], IMAGE),
+        ([{"ImageID": IMAGE, "Type": "NORMAL"}] * 2, IMAGE),
+        ([{"ImageID": IMAGE}, {"ImageID": "p", "Type": "CNI_PAUSE"}], IMAGE),
+        # A sidecar: which of the images is the worker's is not told.
+        ([{"ImageID": IMAGE}, {"ImageID": f"{IMAGE[:-1]}d"}], ""),
+        ([{}], ""),
+        (["odd"], ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+async def test_the_code_version_of_a_task_is_its_only_image(
+    containers: Any, image: str
+) -> None:
+    async with agent() as stub:
+        stub.task["Containers"] = containers
+        task = await current_task(f"{stub.url}/v4/c1", Log())
+    assert task is not None
+    assert image == task.image
+
+
 async def test_outside_of_ecs_no_agent_is_called() -> None:
     log = Log()
     assert await current_task("", log) is None

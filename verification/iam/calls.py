@@ -26,6 +26,8 @@ SERVICES = {
 CLIENTS = {"client", "dynamodb", "cloudformation", "sqs", "s3"}
 #: Only the embedded AWS is called here, and it needs no role.
 EMBEDDED = "orchestrator/piecework_orchestrator/embedded/"
+#: It carries what others call, and calls nothing itself.
+TRANSPORT = "piecework/aws/transport/"
 #: The roles that make each call, or `-` and a reason.
 CALLERS = dict(
     line.split(" | ")
@@ -57,7 +59,11 @@ def found() -> set[str]:
 def sources() -> list[Path]:
     """Return the files of the product, without those for the embedded AWS alone."""
     files = (path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
-    return sorted(f for f in files if EMBEDDED not in f.as_posix())
+    return sorted(
+        f
+        for f in files
+        if not any(part in f.as_posix() for part in (EMBEDDED, TRANSPORT))
+    )
 
 
 def calls(tree: ast.AST, where: str = "") -> Iterator[tuple[str, str]]:

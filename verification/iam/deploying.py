@@ -18,7 +18,7 @@ from verification.iam.template import read
 
 SCHEMAS = files("cfnlint") / "data" / "schemas"
 #: The stacks that the deploy role carries out.
-STACKS = ("data", "network", "service", "scaling", "alarms")
+STACKS = ("data", "network", "service", "scaling", "alarms", "triggers")
 #: What the handlers name for what our templates do not do, by reason.
 EXCLUDED = {
     "deletes data or hands it over": (

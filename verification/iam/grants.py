@@ -25,13 +25,19 @@ PLACES = {
     "inbox": "arn:aws:s3:::inbox/manifests/*",
     "key": "arn:aws:kms:us-east-1:000000000000:key/1234",
     "model": "arn:aws:bedrock:us-east-1::foundation-model/some.model-v1:0",
+    "command": f"{ARN}task-definition/piecework-prod-command",
+    "commands": f"{ARN}task-definition/piecework-prod-command:*",
+    **{
+        f"role/{name}": f"arn:aws:iam::000000000000:role/piecework-prod-{name}"
+        for name in ("execution", "orchestrator")
+    },
     "tasks": f"{ARN}task/piecework-prod/*",
     "image": "arn:aws:ecr:us-east-1:000000000000:repository/piecework",
     "secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:token-AbCdEf",
     "stacks": f"{ARN}stack/piecework-prod-*/*",
     **{
         f"stack/{name}": f"{ARN}stack/piecework-prod-{name}/*"
-        for name in ("alarms", "data", "network", "scaling", "service")
+        for name in ("alarms", "data", "network", "scaling", "service", "triggers")
     },
     "role-of-workers": "arn:aws:iam::000000000000:role/piecework-prod-worker",
     "role-of-ecs": f"{SERVICE_ROLES}/ecs.amazonaws.com/AWSServiceRoleForECS",

@@ -28,6 +28,8 @@ STACK = "arn:aws:cloudformation:us-east-1:000000000000:stack/piecework-prod"
 TAGGED = "app=piecework env=prod"
 OPEN = "ec2:AuthorizeSecurityGroupIngress"
 GROUP = "arn:aws:ec2:us-east-1:000000000000:security-group"
+RUN = "ecs:RunTask"
+OUR_CLUSTER = "cluster=arn:aws:ecs:us-east-1:000000000000:cluster/piecework-prod"
 TO_ECS = "to=ecs-tasks.amazonaws.com"
 STOP = "ecs:StopServiceDeployment"
 SERVICE = "arn:aws:ecs:us-east-1:000000000000:service"
@@ -42,6 +44,7 @@ KEYS = {
     "via": "kms:viaservice",
     "called": "aws:calledvia",
     "to": "iam:passedtoservice",
+    "cluster": "ecs:cluster",
     "stack": "aws:resourcetag/stack",
     "app": "aws:resourcetag/app",
     "env": "aws:resourcetag/env",
@@ -176,6 +179,23 @@ DECISIONS = [
     ("worker", "*", "ecs:StopTask", f"{PLACES['tasks'][:-1]}1", "", NO),
     ("execution", "*", "logs:PutLogEvents", f"{PLACES['logs/worker']}", "", YES),
     ("execution", "*", "s3:GetObject", f"{OURS}/payload/x.jsonl", "", NO),
+    # triggers: the one task, in the one cluster
+    ("trigger", "*", RUN, PLACES["command"], OUR_CLUSTER, YES),
+    ("trigger", "*", RUN, f"{PLACES['command']}:7", OUR_CLUSTER, YES),
+    ("trigger", "*", RUN, PLACES["command"], f"{OUR_CLUSTER}2", NO),
+    (
+        "trigger",
+        "*",
+        RUN,
+        PLACES["command"].replace("command", "worker"),
+        OUR_CLUSTER,
+        NO,
+    ),
+    ("trigger", "*", "iam:PassRole", f"{ROLE}-orchestrator", TO_ECS, YES),
+    ("trigger", "*", "iam:PassRole", f"{ROLE}-worker", TO_ECS, NO),
+    ("trigger", "*", "sqs:SendMessage", WORK, "", NO),
+    ("deploy", "*", "iam:PassRole", f"{ROLE}-trigger", "to=events.amazonaws.com", YES),
+    ("deploy", "*", "iam:PassRole", f"{ROLE}-trigger", TO_ECS, NO),
     # deploying
     ("deploy", "*", "cloudformation:ExecuteChangeSet", f"{STACK}-data/1", "", YES),
     ("deploy", "*", "cloudformation:ExecuteChangeSet", f"{STACK}-roles/1", "", NO),

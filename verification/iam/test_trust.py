@@ -21,6 +21,8 @@ GITHUB = (
 )
 ECS = f"arn:aws:ecs:us-east-1:{ACCOUNT}:task/x/1"
 OURS = {"aws:sourcearn": ECS, "aws:sourceaccount": ACCOUNT}
+RULE = f"arn:aws:events:us-east-1:{ACCOUNT}:rule/piecework-prod-submit"
+GROUP = f"arn:aws:scheduler:us-east-1:{ACCOUNT}:schedule-group/default"
 MFA = {"aws:multifactorauthpresent": "true"}
 TOKEN = "token.actions.githubusercontent.com"
 SUBJECT = "repo:ours/app:environment:prod"
@@ -48,6 +50,24 @@ WHO: list[tuple[str, dict[str, str], tuple[str, str], dict[str, str], Decision]]
     ("reconciler", TO_ALICE, ALICE, {}, NO),
     ("reconciler", {**TO_ALICE, "RequireMfa": "false"}, ALICE, {}, YES),
     ("execution", {}, TASKS, OURS, YES),
+    # EventBridge, for the rule and the schedules of this account
+    *(
+        (
+            "trigger",
+            {},
+            ("Service", f"{service}.amazonaws.com"),
+            {**OURS, **of},
+            allowed,
+        )
+        for service in ("events", "scheduler")
+        for of, allowed in (
+            ({"aws:sourcearn": RULE}, YES),
+            ({"aws:sourcearn": GROUP}, YES),
+            ({"aws:sourcearn": f"{RULE}-2"}, NO),
+            ({"aws:sourcearn": RULE, "aws:sourceaccount": "999999999999"}, NO),
+        )
+    ),
+    ("trigger", {}, TASKS, OURS, NO),
     ("execution", {}, TASKS, {}, NO),
     ("orchestrator", {}, TASKS, OURS, YES),
     # a service that submits

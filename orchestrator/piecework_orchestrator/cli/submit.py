@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from piecework.domain.budget import parse_cap
+from piecework.domain.keys import is_name
 from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
 from piecework.jobs.sampling import draw_sample
@@ -33,7 +34,11 @@ from piecework_orchestrator.cli.progress import show_steps, wait_for
 from piecework_orchestrator.cli.run import connection, run_async
 from piecework_orchestrator.cli.views.jobs import left_out_text, show_facts
 from piecework_orchestrator.client import Client, JobHandle
-from piecework_orchestrator.operate.identity import new_job_id, require_job_id
+from piecework_orchestrator.operate.identity import (
+    event_job_id,
+    new_job_id,
+    require_job_id,
+)
 from piecework_orchestrator.reading.times import parse_deadline, parse_limit
 from piecework_orchestrator.submit.intake.json_lines import SCHEME
 from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
@@ -43,6 +48,8 @@ from piecework_orchestrator.submit.models import require_prices
 from piecework_orchestrator.submit.submit import tolerated_of
 
 FIRST_LABELS = 5
+#: The longest name before the event in the id of a job.
+LONGEST_NAME = 24
 
 
 def submit(  # noqa: PLR0913, PLR0917 -- options of a command
@@ -63,6 +70,15 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             show_default="a new one",
         ),
     ] = None,
+    event: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="The event that asks for the job: its id is made of --job-id and of "
+            "this, so the same event makes no second job.",
+            show_default=False,
+        ),
+    ] = "",
     deadline: DeadlineOption = "",
     tolerate: Annotated[
         str,
@@ -114,13 +130,15 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     """Submit documents or rows to a pipeline as a job."""
 
     def check() -> None:
-        check_options(job_id, wait=wait or sample is not None, timeout=timeout)
+        check_options(
+            id_of(job_id, event), wait=wait or sample is not None, timeout=timeout
+        )
         load_pipeline(pipeline)
         require_source(source)
 
     async def run(out: Output) -> int | None:
         waits = wait or sample is not None
-        limit_s = check_options(job_id, wait=waits, timeout=timeout)
+        limit_s = check_options(id_of(job_id, event), wait=waits, timeout=timeout)
         if yes and sample is None:
             message = "--yes is valid only with --sample."
             raise UsageError(message, next_step="Add --sample N, or leave --yes out.")
@@ -138,7 +156,15 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             await show_estimate(out, found, source, Refusals(invalid))
             return None
         request = SubmitRequest(
-            *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
+            *(
+                pipeline,
+                found,
+                source,
+                id_of(job_id, event),
+                deadline,
+                tolerate or "0",
+                priority,
+            ),
             budget_usd=budget_usd,
             budget_tokens=budget_tokens,
             sample=sample,
@@ -150,6 +176,21 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
 
     run_async(run, output, before=check)
+
+
+def id_of(job_id: str | None, event: str) -> str | None:
+    """Return the id of the job; None: a new one.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: an event needs a name with which the id begins.
+    """
+    if not event:
+        return job_id
+    if job_id is None or not is_name(job_id) or len(job_id) > LONGEST_NAME:
+        message = "--event needs --job-id NAME, with which the id of the job begins."
+        step = f"Use up to {LONGEST_NAME} letters, digits, `-` and `_`."
+        raise UsageError(message, next_step=step)
+    return event_job_id(job_id, event)
 
 
 async def show_estimate(

@@ -34,6 +34,9 @@ from piecework_orchestrator.infra.session import AwsSession, Interaction
 from piecework_orchestrator.infra.stack import Stack, StackState, follow, require_ready
 from piecework_orchestrator.infra.templates import Part, Template
 
+#: The parameters that ask for a trigger.
+TRIGGERS = frozenset({"Schedule", "ObjectBucket"})
+
 
 @dataclass(frozen=True, slots=True)
 class DeployRequest:
@@ -124,12 +127,18 @@ def required_parts(environment: Environment, present: Collection[Part]) -> list[
     """Return the stacks that an environment needs.
 
     The network stack is left out if the user brings a VPC. A service stack without a
-    network stack got its VPC in an earlier deploy, and still has that parameter.
+    network stack got its VPC in an earlier deploy, and still has that parameter. The
+    triggers are left out until the user asks for one.
     """
     existing_vpc = environment.uses_existing_vpc or (
         Part.SERVICE in present and Part.NETWORK not in present
     )
-    return [part for part in Part if not (existing_vpc and part is Part.NETWORK)]
+    asked = TRIGGERS & environment.parameters_for(Part.TRIGGERS).keys()
+    left_out = {
+        *([Part.NETWORK] if existing_vpc else []),
+        *([] if asked or Part.TRIGGERS in present else [Part.TRIGGERS]),
+    }
+    return [part for part in Part if part not in left_out]
 
 
 def _deploy_part(

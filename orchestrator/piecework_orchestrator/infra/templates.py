@@ -29,6 +29,7 @@ class Part(StrEnum):
     SERVICE = "service"
     SCALING = "scaling"
     ALARMS = "alarms"
+    TRIGGERS = "triggers"
 
     @property
     def earlier(self) -> tuple[Part, ...]:

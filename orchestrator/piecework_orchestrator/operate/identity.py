@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
+import re
 import secrets
 import socket
 from datetime import UTC, datetime
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 
 #: Letters and digits that are not easily confused with others.
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
+
+
+#: The most characters of a job id.
+MAX_ID = 64
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def whoami() -> str:
@@ -42,6 +49,17 @@ def new_job_id(now: float) -> str:
     """Return a unique id that sorts by time."""
     token = "".join(secrets.choice(ALPHABET) for _ in range(5))
     return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"
+
+
+def event_job_id(name: str, event: str) -> str:
+    """Return the job id of an event: the same event has the same id.
+
+    It shows as much of the event as fits. A digest tells events apart whose texts
+    differ only in what an id cannot have.
+    """
+    digest = hashlib.sha256(event.encode()).hexdigest()[:8]
+    shown = _NOT_IN_IDS.sub("-", event).strip("-")[: MAX_ID - len(name) - 10]
+    return f"{name}-{shown}-{digest}" if shown else f"{name}-{digest}"
 
 
 def require_job_id(job: str | None) -> None:

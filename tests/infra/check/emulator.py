@@ -19,7 +19,16 @@ from tests.infra.check.samples import GIVEN
 from tests.infra.check.templates import Templates
 
 SERVICES = "cloudformation,cloudwatch,dynamodb,ec2,ecs,iam,kms,logs,s3,sns,sqs,sts"
-ORDER = ("data", "network", "roles", "deployer", "service", "scaling", "alarms")
+ORDER = (
+    "data",
+    "network",
+    "roles",
+    "deployer",
+    "service",
+    "scaling",
+    "alarms",
+    "triggers",
+)
 #: What stacks are given: nothing that has a default, and everything that can be given.
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.infra.check.rules import data, everywhere, networks, policies, tasks
+from tests.infra.check.rules import (
+    data,
+    everywhere,
+    networks,
+    policies,
+    tasks,
+    triggers,
+)
 from tests.infra.check.rules.rule import Rule
 from tests.infra.check.templates import Templates
 
@@ -11,6 +18,7 @@ RULES: dict[str, Rule] = {
     **policies.RULES,
     **networks.RULES,
     **tasks.RULES,
+    **triggers.RULES,
     **everywhere.RULES,
 }
 

@@ -20,7 +20,7 @@ from piecework.client import Client, JobFacts
 from piecework.domain.job import Job
 from piecework.domain.keys import is_name
 from piecework.domain.refs import JobRef
-from piecework.errors import StoreError
+from piecework.errors import StoreError, UsageError
 from piecework.settings import Settings
 from piecework_orchestrator.cli import forecast
 from piecework_orchestrator.cli import submit as submitting
@@ -28,7 +28,7 @@ from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.client import client as client_module
-from piecework_orchestrator.operate.identity import new_job_id
+from piecework_orchestrator.operate.identity import event_job_id, new_job_id
 from piecework_orchestrator.reading.job_documents import job_facts
 from piecework_orchestrator.submit import submit as orchestrator_submit
 from piecework_orchestrator.submit.submit import Submission
@@ -36,6 +36,7 @@ from tests.unit.orchestrator.cli.deployment import Deployment
 from tests.unit.piecework.bucket import Bucket
 
 Run = Callable[..., Any]
+LONGEST_NAME = submitting.LONGEST_NAME
 
 
 @pytest.fixture
@@ -296,3 +297,28 @@ def test_the_next_command_follows_from_the_status(
     job = Job.read(JobRef("default", "a"), item)
     show_facts(Output(Format.TABLE), JobFacts.read(job_facts(job, 0.0)))
     assert f"next: {step}" in capsys.readouterr().err
+
+
+def test_one_event_has_one_job_id_and_other_events_have_others() -> None:
+    at = event_job_id("nightly", "2026-11-28T02:00:00Z")
+    names = [
+        at,
+        event_job_id("nightly", "2026-11-28T03:00:00Z"),
+        event_job_id("hourly", "2026-11-28T02:00:00Z"),
+        # They look alike once an id has them.
+        event_job_id("object", "a/b.c 1"),
+        event_job_id("object", "a.b/c 1"),
+        event_job_id("object", f"{'k' * 200} 1"),
+        event_job_id("object", f"{'k' * 200} 2"),
+        event_job_id("n" * LONGEST_NAME, "ß" * 300),
+    ]
+    assert at.startswith("nightly-2026-11-28T02-00-00Z-")
+    assert at == event_job_id("nightly", "2026-11-28T02:00:00Z")
+    assert len(set(names)) == len(names)
+    assert all(is_name(name) for name in names)
+
+
+@pytest.mark.parametrize("job", [None, "n" * (LONGEST_NAME + 1), "a b"])
+def test_an_event_needs_a_name_with_which_its_job_id_begins(job: str | None) -> None:
+    with pytest.raises(UsageError, match="--event needs --job-id"):
+        submitting.id_of(job, "2026-11-28T02:00:00Z")

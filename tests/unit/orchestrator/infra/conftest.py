@@ -67,6 +67,11 @@ PLAIN = f"""
 Parameters: {NAMES}
 Resources: {{Thing: {{Type: "AWS::SNS::Topic"}}}}
 """
+TRIGGERS = f"""
+Parameters: {NAMES}
+  Schedule: {{Type: String, Default: ""}}
+Resources: {{Thing: {{Type: "AWS::Scheduler::Schedule"}}}}
+"""
 FILES = {
     "data.yaml": DATA,
     "network.yaml": NETWORK,
@@ -75,6 +80,7 @@ FILES = {
     "service.yaml": SERVICE,
     "scaling.yaml": SCALING,
     "alarms.yaml": PLAIN,
+    "triggers.yaml": TRIGGERS,
     "data-stack-policy.json": '{"Statement": ["as written"]}',
 }
 

@@ -24,7 +24,8 @@ from tests.unit.orchestrator.infra.conftest import Desk
 pytestmark = pytest.mark.usefixtures("files")
 
 TABLE = "AWS::DynamoDB::Table"
-ALL = [str(part) for part in Part]
+#: What an environment has without a trigger.
+ALL = [str(part) for part in Part if part is not Part.TRIGGERS]
 REPLACED = change("Modify", "Table", TABLE, Replacement="True")
 
 
@@ -55,7 +56,17 @@ def test_tags_and_role_are_given_and_another_tag_is_a_change(desk: Desk) -> None
     for tags in ({"team": "shop", "cost": "17"}, {"cost": "17"}, {}):
         desk.deploy(environment=replace(tagged, tags=tags))
         found = [state["Tags"] for state in desk.aws.stacks.values()]
-        assert [[{"Key": k, "Value": v} for k, v in tags.items()]] * len(Part) == found
+        assert [[{"Key": k, "Value": v} for k, v in tags.items()]] * len(ALL) == found
+
+
+def test_the_triggers_are_deployed_once_they_are_asked_for_and_kept_from_then_on(
+    desk: Desk,
+) -> None:
+    schedule = {Part.TRIGGERS: {"Schedule": "rate(1 hour)"}}
+    asked = replace(desk.prod, part_parameters=schedule)
+    assert [*ALL, "triggers"] == [done.part for done in desk.deploy(environment=asked)]
+    later = desk.deploy()
+    assert ("triggers", "unchanged") == (later[-1].part, later[-1].result)
 
 
 def test_an_empty_account_gets_every_stack_and_a_second_deploy_does_nothing(

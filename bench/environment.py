@@ -43,12 +43,13 @@ class BenchEnvironment:
 
     def environment(self, **more: str) -> Mapping[str, str]:
         """Return the environment of a process of this run, without the user's AWS."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AWS_", "PIECEWORK_", "PYTHON"))
-        }
-        return {**kept, **self.aws.environment, **more}
+        return {**kept_environment(), **self.aws.environment, **more}
+
+
+def kept_environment() -> dict[str, str]:
+    """Return the environment of this process without the user's AWS."""
+    left_out = ("AWS_", "PIECEWORK_", "PYTHON")
+    return {n: each for n, each in os.environ.items() if not n.startswith(left_out)}
 
 
 class Adapter(Protocol):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from piecework.aws.endpoint import Endpoint, ServiceClock, find_endpoint
-from piecework.aws.objects import Objects
+from piecework.aws.objects import OBJECT_LIMIT, Objects
 from piecework.aws.transport.access import Access, find_access
 from piecework.aws.transport.connections import Connections
 from piecework.aws.transport.direct import DirectClient, tls_context
@@ -39,8 +39,10 @@ EMBEDDED_ACCOUNT = "000000000000"
 class ObjectReader(Protocol):
     """Reads objects of the bucket."""
 
-    async def get(self, key: str, *, most: int) -> bytes:
-        """Read an object; see `piecework.aws.objects.Objects`."""
+    async def get(
+        self, key: str, *, start: int = 0, length: int = 0, most: int = OBJECT_LIMIT
+    ) -> bytes:
+        """Read an object, or a part; see `piecework.aws.objects.Objects`."""
 
 
 class Reading(Protocol):
@@ -120,9 +122,37 @@ class WholeRuntime:
         """Return the client of the bucket."""
         return (await self.open()).objects.client
 
-    async def get(self, key: str, *, most: int) -> bytes:
-        """Read an object."""
-        return await (await self.open()).objects.get(key, most=most)
+    async def sts(self) -> Any:
+        """Return the client that knows the account."""
+        from piecework.runtime import session_for
+
+        client = session_for((await self.open()).endpoint).client("sts")
+        return await self._stack.enter_async_context(client)
+
+    async def get(
+        self, key: str, *, start: int = 0, length: int = 0, most: int = OBJECT_LIMIT
+    ) -> bytes:
+        """Read an object, or a part."""
+        objects = (await self.open()).objects
+        return await objects.get(key, start=start, length=length, most=most)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketOfAccount:
+    """The bucket, whose name needs the number of the account."""
+
+    sts: DirectClient
+    s3: Any
+    settings: Settings
+    region: str
+
+    async def get(
+        self, key: str, *, start: int = 0, length: int = 0, most: int = OBJECT_LIMIT
+    ) -> bytes:
+        """Read an object, or a part."""
+        account = (await self.sts.get_caller_identity())["Account"]
+        objects = Objects(self.s3, self.settings.bucket(account, self.region))
+        return await objects.get(key, start=start, length=length, most=most)
 
 
 @asynccontextmanager
@@ -157,16 +187,22 @@ def read_directly(
     clock, rng = ServiceClock(), random.Random()
     dynamodb: Any = DirectClient(access, "dynamodb", connections, whole.dynamodb)
     table = Table(dynamodb, settings.checkpoints_table, rng, clock=clock)
-    embedded = endpoint.source == "embedded"
-    bucket = settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
-    s3: Any = DirectClient(access, "s3", connections, whole.s3)
+    objects: ObjectReader = whole
+    s3_access = find_access(endpoint, os.environ, "s3")
+    sts_access = find_access(endpoint, os.environ, "sts")
+    if s3_access is not None and sts_access is not None:
+        s3: Any = DirectClient(s3_access, "s3", connections, whole.s3)
+        sts = DirectClient(sts_access, "sts", connections, whole.sts)
+        objects = BucketOfAccount(sts, s3, settings, s3_access.region)
+        if endpoint.source == "embedded":
+            bucket = settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
+            objects = Objects(s3, bucket)
     return DirectReading(
         settings=settings,
         endpoint=endpoint,
         table=table,
         dead_letters=Table(dynamodb, settings.dead_letters_table, rng),
-        # The bucket's name needs the number of the account, which the SDK asks for.
-        objects=Objects(s3, bucket) if embedded else whole,
+        objects=objects,
         jobs=Jobs(table, clock),
         tallies=Tallies(table),
         clock=clock,

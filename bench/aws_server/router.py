@@ -10,6 +10,7 @@ from random import Random
 from bench import meter
 from bench.aws_server.tables import Tables
 from piecework_simulation.aws.conflicts import Conflicts
+from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_simulation.aws.s3 import S3
 from piecework_simulation.aws.sqs import SQS
 from piecework_simulation.aws_server.buckets import Buckets
@@ -40,6 +41,10 @@ class AwsServer:
         self._queues = Queues(loop, now, sqs)
         sqs.on_arrival = self._queues.arrived
         self._buckets = Buckets(S3(now, buckets=()))
+
+    def use_tables(self, model: DynamoDB) -> None:
+        """Replace the tables, before the first request."""
+        self._tables = Tables(self._now, model=model)
 
     def serve(self, request: Request, connection: Connection) -> None:
         """Answer a request on its connection."""

@@ -29,9 +29,12 @@ class Tables:
     """The tables of an account."""
 
     def __init__(
-        self, now: Callable[[], float], conflicts: Conflicts | None = None
+        self,
+        now: Callable[[], float],
+        conflicts: Conflicts | None = None,
+        model: DynamoDB | None = None,
     ) -> None:
-        self._model = DynamoDB(now, tables=(), conflicts=conflicts)
+        self._model = model or DynamoDB(now, tables=(), conflicts=conflicts)
         self._model.on_write = self._record_changes
         #: Seconds after which the answer to the last request is sent.
         self.took_s = 0.0

@@ -531,6 +531,11 @@ def artifact_key(tenant: str, job: str, name: str) -> str:
     return f"{object_prefix(tenant, job)}/artifacts/{name}"
 
 
+#: The first part of a certificate that names single chunks; within a text the quotes
+#: would be escaped.
+CERTIFICATE_HEAD_ENDS = b'"results": {'
+
+
 def certificate_key(tenant: str, job: str, gen: int, sha256: str) -> str:
     """Return the object of a certificate; each content has its own."""
     return f"{object_prefix(tenant, job)}/certificate/{gen:04d}-{sha256[:16]}.json"

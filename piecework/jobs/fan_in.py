@@ -41,7 +41,13 @@ RESULTS_AT_ONCE = 4096
 class Certificate(BaseModel):
     """The final state of a job, with all data that is needed to verify it.
 
+    What names single chunks comes last. So the first bytes of a large certificate have
+    all else: see `keys.CERTIFICATE_HEAD_ENDS`.
+
     Attributes:
+        calls: Calls of settled claims that were `paid`, and that came from the cache
+            (`cached`); and the `lost_claims`, whose calls are not counted.
+        outages: How often an outage of AWS deferred a chunk.
         results: The number of each chunk that has a result, and its SHA-256.
         missing: Every chunk without a result, with its status and error code.
         compensations: How many chunks without a result have each result of the
@@ -66,16 +72,18 @@ class Certificate(BaseModel):
     manifest_sha256: str
     outcomes: dict[str, int]
     error_codes: dict[str, int]
-    results: dict[int, str]
-    missing: list[MissingChunk]
+    calls: dict[str, int] = {}
+    outages: int = 0
     compensations: dict[str, int] = {}
-    patched: dict[int, str] = {}
     join_error: str = ""
     tolerated: int = 0
     stopped: str = ""
     code_versions: dict[str, int] = {}
     left_out_rows: int = 0
     left_out: list[str] = []
+    results: dict[int, str]
+    missing: list[MissingChunk]
+    patched: dict[int, str] = {}
 
 
 async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
@@ -203,6 +211,12 @@ def certify(
         manifest_sha256=job.manifest_sha256,
         outcomes=dict(sorted(snapshot.by_status.items())),
         error_codes=dict(sorted(snapshot.by_code.items())),
+        calls={
+            "paid": snapshot.calls,
+            "cached": snapshot.cached_calls,
+            "lost_claims": snapshot.lost_claims,
+        },
+        outages=snapshot.outages,
         results={
             row.chunk: row.result_sha256
             for row in snapshot.rows
@@ -257,7 +271,7 @@ def encode(certificate: Certificate) -> bytes:
     """Return a certificate as JSON; in parts, because a large job needs megabytes."""
     bare = to_json(certificate.model_copy(update={"results": {}}), indent=1)
     # Within a text the quotes would be escaped.
-    before, found, after = bare.partition(b'"results": {}')
+    before, found, after = bare.partition(keys.CERTIFICATE_HEAD_ENDS + b"}")
     rest = iter(certificate.results.items())
     content = BytesIO()
     content.write(before + found[:-1])

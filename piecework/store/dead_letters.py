@@ -10,8 +10,9 @@ OPEN -> DISCARDED
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
@@ -40,11 +41,30 @@ if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
 
 OPEN, REDRIVEN, DISCARDED = STATES
+#: Dead letters of a large job that a view reads: up to three pages of a megabyte.
+MOST_LETTERS = 1_500
 #: The last errors that a dead letter has: each has up to 10 KB, an item up to 400.
 MAX_ERRORS = 32
 
 #: It was not closed since it was read.
 STILL_OPEN = "#state = :open"
+
+
+@dataclass(slots=True)
+class LetterCounts:
+    """The dead letters of a job, or of its first ones.
+
+    Attributes:
+        dead: The chunks that are dead: a discarded letter leaves its chunk dead.
+        codes: These chunks by error code.
+        open: The letters that no operator has closed, of chunks and of the join.
+        complete: Whether all letters were read.
+    """
+
+    dead: set[int] = field(default_factory=set)
+    codes: Counter[str] = field(default_factory=Counter)
+    open: int = 0
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +201,20 @@ class DeadLetters:
         """Count the open dead letters of a job."""
         found = self.table.query(ref.pk)
         return sum([is_open(item) async for item in found])
+
+    async def count(self, ref: JobRef, most: int) -> LetterCounts:
+        """Count the dead letters of a job among the first so many."""
+        counts = LetterCounts()
+        items = await self.table.first(ref.pk, most)
+        for item in items:
+            counts.open += is_open(item)
+            if item.get("state") != REDRIVEN and item["sk"].startswith(
+                keys.CHUNK_PREFIX
+            ):
+                counts.dead.add(int(item["sk"].split("#")[1]))
+                counts.codes[str(item.get("error_code", ""))] += 1
+        counts.complete = len(items) < most
+        return counts
 
     async def stopped_keys(self, job: Job) -> frozenset[str]:
         """Return the order keys of a job that an open dead letter stops."""

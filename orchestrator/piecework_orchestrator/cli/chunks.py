@@ -17,7 +17,7 @@ from piecework_orchestrator.cli.options import (
     parse_chunk,
     take_first,
 )
-from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.output import Output, encode
 from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
 from piecework_orchestrator.reading.chunk_documents import (
@@ -62,6 +62,10 @@ def list_chunks(
         record = await require_job(rt, job)
         # A program that reads the chunks must not miss one without a word.
         most = limit if limit is not None else TABLE_ROWS if out.table else 0
+        if not most and out.format is Format.JSONL:
+            async for each in read_chunks(rt, record, wanted):
+                out.stdout.write(encode(each, out.format))
+            return
         found, more = await take_first(read_chunks(rt, record, wanted), most)
         empty = (
             f"no chunk has status {' or '.join(sorted(wanted))}; "

@@ -35,6 +35,7 @@ from piecework_orchestrator.reading.job_documents import (
     explain,
     job_document,
     job_facts,
+    read_certificate,
     read_job,
     require_job,
 )
@@ -114,7 +115,9 @@ def show_job(
             out.document(stone, tombstone_view(stone, rt.clock()))
             return
         document = await job_document(rt, record)
-        shown = document if certificate else without_certificate(document)
+        shown = without_certificate(document)
+        if certificate:
+            shown = {**document, "certificate": await read_certificate(rt, record)}
         out.document(shown, job_view(document, rt.clock()))
 
     run_reading(run, output)

@@ -21,7 +21,7 @@ from piecework.domain.strict_json import Bounds
 from piecework.errors import NotFoundError
 from piecework.reading import Reading
 from piecework.store.completion import JobSnapshot, all_chunks
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.dead_letters import MOST_LETTERS, DeadLetters
 from piecework.store.notifications import Notifications
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ Document = dict[str, Any]
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
+#: Chunks of the largest job of which every chunk is read: eleven groups.
+MAX_READ_CHUNKS = 11 * keys.PARTITION_SIZE
+#: Bytes that have all of a certificate that names no chunk.
+HEAD_BYTES = 128 * 1024
+#: The last parts of a job's document.
+LAST_PARTS = ("dead_letters", "certificate")
 #: A worker without the pipeline noted the reason on the job. It is still the reason
 #: beside one of these findings, while no chunk runs. Each says that no worker has the
 #: pipeline, or that a role of one tenant cannot read the workers.
@@ -116,16 +122,18 @@ def require_not_deleted(job: Job) -> None:
 
 
 async def job_document(rt: Reading, job: Job) -> Document:
-    """Return a job with its chunks, dead letters, findings and certificate."""
-    snapshot, open_ = JobSnapshot(), new_open_chunks(job)
-    explained: Document = {}
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        snapshot.add(chunk)
-        if open_ is not None:
-            open_.add(chunk)
-    if open_ is not None:
-        found = await explain(rt, job, open_)
-        explained = {name: found[name] for name in ("findings", "finish")}
+    """Return a job with its chunks, dead letters, findings and certificate.
+
+    Of a large job, the chunks are counted by tallies, and the certificate is without
+    its chunks. `counts_exact` says whether the counts are exact.
+    """
+    if job.chunks <= MAX_READ_CHUNKS:
+        counted = await count_all(rt, job)
+    elif job.status.ended:
+        counted = await counts_of_ended(rt, job)
+    else:
+        counted = await counts_of_large(rt, job)
+    explained = counted.pop("explained", {})
     known = job_facts(job, rt.clock())
     left = {UNKNOWN_CODE, PINNED_CODE}
     noted = known.get("status_reason", {}).get("code") in left
@@ -141,7 +149,22 @@ async def job_document(rt: Reading, job: Job) -> Document:
             else {}
         ),
         **await budget_facts(rt, job),
+        **{name: part for name, part in counted.items() if name not in LAST_PARTS},
+        **explained,
+        **{name: counted[name] for name in LAST_PARTS},
+    }
+
+
+async def count_all(rt: Reading, job: Job) -> Document:
+    """Read every chunk of a job, and return what they add up to."""
+    snapshot, open_ = JobSnapshot(), new_open_chunks(job)
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        snapshot.add(chunk)
+        if open_ is not None:
+            open_.add(chunk)
+    counted: Document = {
         "counts": dict(sorted(snapshot.by_status.items())),
+        "counts_exact": True,
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "code_versions": dict(sorted(snapshot.by_version.items())),
         "calls": {
@@ -150,10 +173,55 @@ async def job_document(rt: Reading, job: Job) -> Document:
             "lost_claims": snapshot.lost_claims,
         },
         "outages": snapshot.outages,
-        **explained,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
     }
+    if open_ is not None:
+        counted["explained"] = parts_of(await explain(rt, job, open_))
+    return counted
+
+
+async def counts_of_ended(rt: Reading, job: Job) -> Document:
+    """Return what the chunks of a large ended job add up to, by its certificate."""
+    letters = await dead_letters_of(rt).count(job.ref, MOST_LETTERS)
+    head = await read_certificate_head(rt, job) or {}
+    return {
+        "counts": dict(job.outcomes or {}),
+        "counts_exact": letters.complete,
+        "error_codes": head.get("error_codes", {}),
+        "code_versions": head.get("code_versions", {}),
+        "calls": head.get("calls") or None,
+        "outages": head.get("outages"),
+        "dead_letters": letters.open,
+        "certificate": head or None,
+    }
+
+
+async def counts_of_large(rt: Reading, job: Job) -> Document:
+    """Return what is known of the chunks of a large job that has not ended.
+
+    Its calls and outages are added up when it ends. The code versions are those of the
+    chunks that were read, which are in progress.
+    """
+    from piecework_orchestrator.reading.large_jobs import count_large
+
+    counted = await count_large(rt, job)
+    return {
+        "counts": dict(sorted(counted.by_status.items())),
+        "counts_exact": counted.exact,
+        "error_codes": dict(sorted(counted.letters.codes.items())),
+        "code_versions": dict(sorted(counted.by_version.items())),
+        "calls": None,
+        "outages": None,
+        "dead_letters": counted.letters.open,
+        "certificate": None,
+        "explained": parts_of(await explain(rt, job)),
+    }
+
+
+def parts_of(explained: Document) -> Document:
+    """Return the parts of an explanation that a job's document has."""
+    return {name: explained[name] for name in ("findings", "finish")}
 
 
 async def budget_facts(rt: Reading, job: Job) -> Document:
@@ -316,6 +384,25 @@ async def read_certificate(rt: Reading, job: Job) -> Document | None:
     verify(content, job.certificate_sha256, f"The certificate {key}")
     bounds = Bounds(most, nodes=keys.MAX_CHUNK_NUMBER)
     return records.read_document(content, f"The certificate {key}", bounds)
+
+
+async def read_certificate_head(rt: Reading, job: Job) -> Document | None:
+    """Return a certificate without what names single chunks; None: there is none.
+
+    Only its first bytes are read, so its hash is not checked.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+    """
+    if not job.status.ended or not job.certificate:
+        return None
+    key = own_key(job.certificate, keys.object_prefix(job.ref.tenant, job.ref.job))
+    start = await rt.objects.get(key, length=HEAD_BYTES)
+    head = (
+        start.partition(keys.CERTIFICATE_HEAD_ENDS)[0].rstrip().removesuffix(b",")
+        + b"}"
+    )
+    return records.read_document(head, f"The certificate {key}", Bounds(HEAD_BYTES))
 
 
 def dead_letters_of(rt: Reading) -> DeadLetters:

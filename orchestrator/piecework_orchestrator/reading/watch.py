@@ -26,6 +26,7 @@ from piecework_orchestrator.reading.job_documents import (
     status_reason,
 )
 from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
+from piecework_orchestrator.reading.large_jobs import count_ended
 from piecework_orchestrator.reading.times import format_clock
 
 #: Seconds between two polls of a small job. A large job is polled less often, so that
@@ -260,7 +261,7 @@ async def count_chunks(rt: Reading, job: Job) -> ChunkCounts:
         return ChunkCounts(Counter(job.outcomes))
     now, counts = rt.clock(), ChunkCounts()
     if job.chunks > MAX_COUNTED_CHUNKS:
-        ended = await rt.tallies.count_ended(job.ref, job.chunks)
+        ended = await count_ended(rt, job)
         counts.by_status[ChunkStatus.SUCCEEDED] = ended
         counts.active = bool(ended)
     else:

@@ -33,12 +33,14 @@ from piecework_orchestrator.operate.effects import effects_in_doubt
 from piecework_orchestrator.reading.chunk_documents import require_chunk
 from piecework_orchestrator.reading.events import ClaimEvents
 from piecework_orchestrator.reading.job_documents import (
+    MAX_READ_CHUNKS,
     Document,
     budget_facts,
     explanation,
     require_job,
 )
 from piecework_orchestrator.reading.job_list import progress_of
+from piecework_orchestrator.reading.large_jobs import count_large
 from piecework_orchestrator.results.results import read_group, result_json
 from piecework_orchestrator.ui.pacing import Pacing
 
@@ -142,7 +144,9 @@ class JobReads:
 
 
 async def read_table(rt: Runtime, job: Job) -> ChunkTable:
-    """Read every chunk of a job, what it waits for, and what it has cost."""
+    """Read the chunks of a job, what they wait for, and what they have cost."""
+    if job.chunks > MAX_READ_CHUNKS:
+        return await read_large_table(rt, job)
     statuses: list[str] = []
     codes: Counter[str] = Counter()
     versions: Counter[str] = Counter()
@@ -176,6 +180,46 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     del versions[""]  # never claimed, or by a worker that could not tell
     return ChunkTable(
         statuses, codes, versions, rows, explained, rate, bill, claims, read_at
+    )
+
+
+async def read_large_table(rt: Runtime, job: Job) -> ChunkTable:
+    """Count the chunks of a large job by its tallies; its cost is not added up.
+
+    A chunk in a group that was not read has the status that most of its group have.
+    """
+    read_at, claims = rt.clock(), ClaimEvents()
+    counted = await count_large(rt, job)
+    places, letters = counted.places, counted.letters
+    statuses = [str(ChunkStatus.PENDING)] * job.chunks
+    for group in places.full:
+        first, size = (
+            group * keys.PARTITION_SIZE,
+            keys.partition_size(group, job.chunks),
+        )
+        statuses[first : first + size] = [str(ChunkStatus.SUCCEEDED)] * size
+    for number in letters.dead:
+        statuses[number] = str(ChunkStatus.DEAD)
+    listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
+    for chunk in counted.chunks:
+        claims.add(chunk)
+        status = statuses[chunk.ref.chunk] = str(chunk.status)
+        if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
+            wait = wait_of(chunk, read_at, frozenset())
+            listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
+    rows = [row for status in LISTED for row in listed[str(status)]]
+    situation = await read_situation(rt, job)
+    found = situation.throughput
+    return ChunkTable(
+        statuses,
+        letters.codes,
+        counted.by_version,
+        rows,
+        explanation(situation),
+        None if found is None else found.rate * MINUTE_S,
+        None,
+        claims,
+        read_at,
     )
 
 

@@ -109,11 +109,12 @@ class DirectClient:
         return Pages(self._sdk, name)
 
     async def get_object(self, **request: Any) -> Any:
-        """Read a whole object."""
+        """Read a whole object, or a range of one."""
         found = None
-        if request.keys() == {"Bucket", "Key"}:
-            most = {"Range": f"bytes=0-{READ_LIMIT - 1}"}
-            found = await self._object("GetObject", "GET", request, b"", most)
+        if request.keys() <= {"Bucket", "Key", "Range"}:
+            most = {"Range": request.get("Range", f"bytes=0-{READ_LIMIT - 1}")}
+            parse = parse_part if "Range" in request else parse_object
+            found = await self._object("GetObject", "GET", request, b"", most, parse)
         return found or await self._by_sdk("get_object", **request)
 
     async def put_object(self, **request: Any) -> Any:
@@ -123,7 +124,8 @@ class DirectClient:
             body = small_body(request["Body"])
         if body is not None:
             kind = {"Content-Type": request["ContentType"]}
-            found = await self._object("PutObject", "PUT", request, body, kind)
+            place = ("PutObject", "PUT")
+            found = await self._object(*place, request, body, kind, parse_object)
         return found or await self._by_sdk("put_object", **request)
 
     async def get_caller_identity(self) -> Any:
@@ -157,6 +159,7 @@ class DirectClient:
         request: Mapping[str, Any],
         body: bytes,
         headers: Mapping[str, str],
+        parse: Callable[[Answer], dict[str, Any] | None],
     ) -> dict[str, Any] | None:
         """Send a request for an object; return its success, else None."""
         bucket, key = request["Bucket"], quote(request["Key"], safe="/-_.~")
@@ -167,9 +170,7 @@ class DirectClient:
             key = f"{bucket}/{key}"
         signed = {**headers, "X-Amz-Content-SHA256": sha256(body).hexdigest()}
         route = self._route(f"/{key}", signed, method, url)
-        return await self._send(
-            Operation(operation), route, body, dict(request), parse_object
-        )
+        return await self._send(Operation(operation), route, body, dict(request), parse)
 
     def _route(
         self, path: str, headers: dict[str, str], method: str, url: str = ""
@@ -253,6 +254,14 @@ def parse_object(answer: Answer) -> dict[str, Any] | None:
         whole and answer.status_code == HTTPStatus.PARTIAL_CONTENT
     ):
         return None
+    return {"Body": Body(BytesIO(body)), "ContentLength": len(body)}
+
+
+def parse_part(answer: Answer) -> dict[str, Any] | None:
+    """Return the range of an object that was asked for; None: ask the SDK."""
+    if answer.status_code != HTTPStatus.PARTIAL_CONTENT:
+        return None
+    body = answer.body
     return {"Body": Body(BytesIO(body)), "ContentLength": len(body)}
 
 

@@ -301,12 +301,15 @@ def deadline_text(job: Document, now: float) -> str:
 
 def chunk_counts_text(job: Document) -> str:
     """Return the number of chunks, and the number by status."""
-    return f"{job['chunks']}: {format_counts(job['counts'])}"
+    about = "" if job["counts_exact"] else "about "
+    return f"{job['chunks']}: {about}{format_counts(job['counts'])}"
 
 
 def calls_text(job: Document) -> str:
     """Return how many calls of settled claims were paid, or came from the cache."""
     calls = job["calls"]
+    if calls is None:
+        return ""  # of a large job: its end adds them up
     cached = f", and {calls['cached']} from the cache" if calls["cached"] else ""
     lost = calls["lost_claims"]
     more = f"; those of lost claims ({lost}): piecework jobs cost {job['job']}"
@@ -335,8 +338,9 @@ def certificate_text(job: Document) -> str:
     found = job.get("certificate")
     if not found:
         return ""
-    missing = [str(row["chunk"]) for row in found["missing"]]
-    text = f"{len(found['results'])} of {found['chunks']} results"
+    missing = [str(row["chunk"]) for row in found.get("missing", ())]
+    results = found["outcomes"].get("SUCCEEDED", 0)
+    text = f"{results} of {found['chunks']} results"
     if missing:
         more = ", …" if len(missing) > 10 else ""  # noqa: PLR2004 -- fits a line
         text += f"; missing: {', '.join(missing[:10])}{more}"

@@ -146,7 +146,8 @@ def test_an_ended_job_shows_its_certificate_and_the_next_command(
 ) -> None:
     missing = [{"chunk": 1, "label": "", "status": "DEAD", "error_code": "x.y.z"}]
     facts = {"chunks": 2, "results": {"0": "ab"}, "manifest_sha256": "cd" * 32}
-    kept = here.certificate("a", missing=missing, **facts)
+    outcomes = {"SUCCEEDED": 1, "DEAD": 1}
+    kept = here.certificate("a", missing=missing, outcomes=outcomes, **facts)
     here.job("a", status, 2, finished_at=SETTLED, **kept)
     here.letter("a", 1)
     shown = here.run("jobs", "show", "a").stdout
@@ -156,10 +157,19 @@ def test_an_ended_job_shows_its_certificate_and_the_next_command(
 
 def test_the_certificate_of_a_very_large_job_is_shown(here: Deployment) -> None:
     results = {str(number): "ab" * 32 for number in range(60_000)}
-    facts = {"chunks": 60_000, "results": results, "manifest_sha256": "cd" * 32}
-    kept = here.certificate("a", missing=[], **facts)
-    here.job("a", "SUCCEEDED", 1, finished_at=SETTLED, **kept)
-    assert "60000 of 60000 results" in here.run("jobs", "show", "a").stdout
+    facts = {"chunks": 60_000, "manifest_sha256": "cd" * 32, "error_codes": {}}
+    facts |= {"outcomes": {"SUCCEEDED": 60_000}, "outages": 0}
+    facts |= {"calls": {"paid": 7, "cached": 0, "lost_claims": 0}}
+    kept = here.certificate("a", **facts, results=results, missing=[])
+    counted = {"outcomes": facts["outcomes"], "finished_at": SETTLED}
+    here.job("a", "SUCCEEDED", 60_000, **counted, **kept)
+
+    shown = here.run("jobs", "show", "a").stdout
+    document = here.document("jobs", "show", "a", "--certificate")
+
+    assert "60000 of 60000 results; manifest cdcdcdcdcdcd" in shown
+    assert ["calls", "7"] in [line.split() for line in shown.splitlines()]
+    assert results == document["certificate"]["results"]
 
 
 def test_a_certificate_that_was_changed_is_not_shown(here: Deployment) -> None:

@@ -274,16 +274,17 @@ async def test_a_refused_condition_is_raised_as_the_sdk_raises_it() -> None:
 async def test_the_sdk_sends_all_other_requests() -> None:
     sdk = Sdk()
     tables = client_of(Wire(), sdk)
-    bucket = client_of(Wire(answer(b"gone", 404), answer(b"no", 403)), sdk, "s3")
+    bucket = client_of(Wire(*[answer(b"gone", 404)] * 2, answer(b"no", 403)), sdk, "s3")
     large = b"x" * (OBJECT_LIMIT + 1)
 
     await tables.describe_table(TableName="t")
     await bucket.get_object(Bucket="b", Key="k", Range="bytes=0-1")
+    await bucket.get_object(Bucket="b", Key="k", VersionId="1")
     await bucket.get_object(Bucket="b", Key="k")
     await bucket.put_object(Bucket="b", Key="k", Body=large, ContentType="t")
     await bucket.put_object(Bucket="b", Key="k", Body=b"", ContentType="t")
 
-    reads, writes = ["get_object"] * 2, ["put_object"] * 2
+    reads, writes = ["get_object"] * 3, ["put_object"] * 2
     assert ["describe_table", *reads, *writes] == sdk.asked
 
 
@@ -310,6 +311,18 @@ async def test_only_a_whole_object_is_read_into_memory() -> None:
     async with found["Body"] as body:
         assert (b"al", b"l") == (await body.read(2), await body.read())
     assert ["get_object"] == sdk.asked
+
+
+async def test_a_range_of_an_object_needs_no_sdk() -> None:
+    wire, sdk = Wire(answer(b"part", 206, content_range="bytes 4-7/99")), Sdk()
+
+    found = await client_of(wire, sdk, "s3").get_object(
+        Bucket="b", Key="k", Range="bytes=4-7"
+    )
+
+    assert b"part" == await found["Body"].read()
+    assert b"Range: bytes=4-7\r\n" in wire.sent[0]
+    assert [] == sdk.asked
 
 
 async def test_a_file_is_sent_from_where_it_is_and_left_there_for_the_sdk() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -25,9 +26,10 @@ from piecework.jobs.tolerance import (
     has_not_started,
     stop_exceeded,
 )
+from piecework.reconciler.liveness import wait_s
 from piecework.reconciler.pass_state import PassContext, draw_lost_s
 from piecework.runtime import Runtime
-from piecework.store.completion import Tallies, chunks_of_group
+from piecework.store.completion import Tallies, chunks_of_group, read_chunks
 from piecework.store.workers import note_takeover
 
 
@@ -77,6 +79,7 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
                 unstarted.append(chunk)
             elif not (job.is_ordered and order.note(chunk)):
                 actions += await reconcile_chunk(context, job, chunk)
+        actions += await count_ended(context, job)
         cancelled = await cancel_all_unstarted(rt, unstarted)
         open_chunks -= cancelled
         actions["cancelled"] += cancelled
@@ -176,13 +179,57 @@ async def reconcile_paused(context: PassContext, job: Job) -> Counter[str]:
 async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
     """Release the lease of a chunk if its owner has died."""
     rt, now = context.rt, asyncio.get_running_loop().time()
-    if context.leases.unchanged_for(chunk, now) < rt.settings.lease_s:
+    if (wait := lease_wait_s(context, chunk, now)) > 0:
+        context.rechecks.note(chunk.ref, now + wait)
         return Counter()
     if not await rt.takeovers.release_expired(chunk):
         return Counter()
     with suppress(StoreError):  # a hint for operators
         await note_takeover(rt.table, chunk.claimed_by, rt.clock())
+    group = keys.group_of(chunk.ref.chunk)
+    context.released.setdefault(chunk.ref.of, set()).add(group)
     return Counter({"expired lease released": 1})
+
+
+def lease_wait_s(context: PassContext, chunk: Chunk, now: float) -> float:
+    """Return for how many seconds the owner of a chunk may still be alive."""
+    rt = context.rt
+    ends_at = moment(chunk.claim_expires_at) if chunk.claim_expires_at else inf
+    return wait_s(
+        context.leases.unchanged_for(chunk, now),
+        ends_at - rt.clock(),
+        lease_s=rt.settings.lease_s,
+        skew_s=rt.settings.clock_skew_s,
+    )
+
+
+async def recheck(context: PassContext, job: Job, refs: list[ChunkRef]) -> Counter[str]:
+    """Look again at chunks whose worker may be gone by now."""
+    actions: Counter[str] = Counter()
+    for chunk in await read_chunks(context.rt.table, refs):
+        actions += await reconcile_chunk(context, job, chunk)
+    actions += await count_ended(context, job)
+    await context.send()
+    return actions
+
+
+async def count_ended(context: PassContext, job: Job) -> Counter[str]:
+    """Count the ended chunks beside those that were released: nobody may have.
+
+    Otherwise the worker that ends the last chunk would not see that it is the last, and
+    the join would wait for the next pass.
+    """
+    rt, actions = context.rt, Counter[str]()
+    for group in sorted(context.released.pop(job.ref, ())):
+        ended = [
+            chunk.ref.chunk
+            async for chunk in chunks_of_group(rt.table, job.ref, group, [])
+            if chunk.status.ended and not chunk.ref.is_join
+        ]
+        full = await rt.tallies.add(job.ref, group, ended, job.chunks)
+        if full and not job.holds_rest:
+            actions += await on_all_ended(context, job, is_sample=False)
+    return actions
 
 
 async def note_backlog(context: PassContext, job: Job) -> None:
@@ -208,6 +255,7 @@ async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Count
             await context.dispatch(job, chunk.ref, chunk.gen)
         return released
     context.leases.forget_chunk(chunk.ref)
+    context.rechecks.forget_chunk(chunk.ref)
     if chunk.status.ended or not due(chunk, job, context):
         return Counter()
     if not await rt.takeovers.mark_redispatched(chunk):
@@ -222,8 +270,12 @@ def due(chunk: Chunk, job: Job, context: PassContext) -> bool:
     if chunk.redispatch_at:
         return moment(chunk.redispatch_at) <= rt.clock()
     if in_backlog(chunk, job) and context.drawn.knows(job.ref):
-        now, lost_s = asyncio.get_running_loop().time(), draw_lost_s(rt.settings)
-        return context.drawn.is_lost(chunk, now, lost_s)
+        lost_at = context.drawn.lost_at(chunk, draw_lost_s(rt.settings))
+        if asyncio.get_running_loop().time() >= lost_at:
+            return True
+        if lost_at < inf:
+            context.rechecks.note(chunk.ref, lost_at)
+        return False
     # A reopened chunk may never have been sent; a join is sent once. Both are sent
     # again soon, the join as a chunk of its dead worker would be.
     after_s = rt.settings.redispatch_s

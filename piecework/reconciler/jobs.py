@@ -21,6 +21,7 @@ from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import finish_cancel, start_join
 from piecework.jobs.fan_out import fan_out
 from piecework.reconciler.chunks import (
+    lease_wait_s,
     reconcile_chunk,
     reconcile_chunks,
     reconcile_paused,
@@ -157,7 +158,7 @@ async def finish_cancelling(
         if job.compensates_on_cancel:
             continue  # the sweep requests it; the next pass releases it, see above
         now = asyncio.get_running_loop().time()
-        if context.leases.unchanged_for(chunk, now) >= rt.settings.lease_s:
+        if not lease_wait_s(context, chunk, now):
             done = await cancel_unclaimed(rt.table, chunk, rt.clock())
             actions["expired lease cancelled"] += done
     if not sweeps and seconds_since_progress(rt, job) < SUBMIT_TIMEOUT_S:

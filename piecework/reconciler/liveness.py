@@ -1,8 +1,13 @@
-"""Detect expired leases without trust in another machine's clock.
+"""Detect expired leases with as little trust in another machine's clock as possible.
 
 A live owner changes the chunk's `(fence, renewals)` every third of a lease. The lease
-has expired if they are unchanged for a whole lease on our own monotonic clock. The wall
-clocks of the two machines do not count. The DynamoDB lock client has the same method.
+has expired if they are unchanged for a whole lease on our own monotonic clock, whatever
+the wall clocks of the two machines say. The DynamoDB lock client has the same method.
+
+That alone would cost a reconciler that has just started a whole lease. So the end that
+the owner wrote counts, too: together with half a lease without a change, which no live
+owner lets pass, or when it is over for longer than two clocks may differ. A wrong
+decision cannot harm the chunk: its former owner fails the condition of each write.
 """
 
 from __future__ import annotations
@@ -13,6 +18,23 @@ from dataclasses import dataclass, field
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
 from piecework.domain.refs import ChunkRef, JobRef
+
+
+def wait_s(
+    unchanged_s: float, left_s: float, *, lease_s: float, skew_s: float
+) -> float:
+    """Return for how many seconds a lease may still be valid; 0: it has expired.
+
+    Args:
+        unchanged_s: Seconds for which we have seen the chunk unchanged.
+        left_s: Seconds until the end that the owner wrote, on our wall clock.
+        lease_s: Seconds that a lease lasts.
+        skew_s: Seconds by which two wall clocks may differ.
+    """
+    by_sight = lease_s - unchanged_s
+    by_both = max(lease_s / 2 - unchanged_s, left_s)
+    by_clock = left_s + skew_s
+    return max(0.0, min(by_sight, by_both, by_clock))
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from piecework import telemetry
@@ -18,6 +19,7 @@ from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
 from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline
+from piecework.reconciler.chunks import recheck
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
 from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
@@ -41,6 +43,8 @@ CHUNK_BYTES = 700
 READ_CHUNKS = frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.CANCELLING})
 #: Seconds between two passes without an active job.
 IDLE_S = 20.0
+#: Seconds between two looks at chunks whose worker may be gone.
+RECHECK_S = 0.5
 #: Errors of a job that only an operator can repair. They are shown on the job.
 NOTED = {
     UNREADABLE,
@@ -101,7 +105,7 @@ class Reconciler:
             now = asyncio.get_running_loop().time()
             due = self._next_pass.get(ref, 0.0) <= now or self._waits.is_due(ref, now)
             if due or ref.tenant in self._repaused:
-                actions += await self._job(ref)
+                actions += await self._job(ref, self._act)
         self._repaused = {tenant for tenant, _ in marks.paused ^ self.marks.paused}
         self.marks = marks
         for ref in gone:
@@ -125,6 +129,25 @@ class Reconciler:
             backlog=self._context.drawn.left,
             oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
         )
+        return actions
+
+    async def recheck(self) -> None:
+        """Look for ever again at chunks whose worker may be gone, beside the passes."""
+        rechecks, now = self._context.rechecks, asyncio.get_running_loop().time
+        most = max(1, round(self.rt.settings.reconcile_read_units * RECHECK_S))
+        while True:
+            await rechecks.some.wait()
+            await asyncio.sleep(max(rechecks.next_at() - now(), RECHECK_S))
+            for ref, chunks in rechecks.take(now(), most).items():
+                await self._job(ref, partial(self._recheck, chunks))
+
+    async def _recheck(self, chunks: list[ChunkRef], ref: JobRef) -> Counter[str]:
+        job = await self.rt.jobs.read(ref)
+        if job is None or job.status is not JobStatus.RUNNING or job.holds_rest:
+            return Counter()
+        actions = await recheck(self._context, job, chunks)
+        for action, count in actions.items():
+            telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         return actions
 
     def idle_s(self) -> float:
@@ -151,14 +174,17 @@ class Reconciler:
         self.leases.forget(ref)
         self._context.overdue.forget(ref)
         self._context.drawn.forget(ref)
+        self._context.rechecks.forget(ref)
         self._context.activity.pop(ref, None)
         self._context.quiet.forget(ref)
         self._waits.forget(ref)
 
-    async def _job(self, ref: JobRef) -> Counter[str]:
-        """Reconcile one job; its failure does not end the pass over the others."""
+    async def _job(
+        self, ref: JobRef, act: Callable[[JobRef], Awaitable[Counter[str]]]
+    ) -> Counter[str]:
+        """Act on one job; its failure does not end the pass over the others."""
         try:
-            return await self._act(ref)
+            return await act(ref)
         except SchemaTooNewError:
             # The reconciler of that version handles the job.
             self._next_pass[ref] = asyncio.get_running_loop().time() + IDLE_S
@@ -305,10 +331,14 @@ async def reconcile_for_ever(
     liveness = liveness or Liveness()
     reconciler = Reconciler(rt, log, offer, liveness, send)
     wake = wake or asyncio.Event()
+    with acting_as("reconciler"):
+        rechecks = asyncio.create_task(reconciler.recheck())
     try:
         while True:
             await pass_and_pause(reconciler, wake)
     finally:
+        rechecks.cancel()
+        await asyncio.gather(rechecks, return_exceptions=True)
         await reconciler.deliverer.stop()
 
 

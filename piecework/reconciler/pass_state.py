@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
+from operator import itemgetter
 
 from piecework.aws.queue import BATCH, Message
 from piecework.domain.chunk import Chunk
@@ -102,15 +105,70 @@ class DrawnChunks:
         """Return whether the job has, or had, a backlog."""
         return ref in self._seen
 
-    def is_lost(self, chunk: Chunk, now: float, lost_s: float) -> bool:
-        """Return whether a chunk without a claim was drawn so long ago."""
-        at, next_chunk = self._seen[chunk.ref.of][0]
-        return at <= now - lost_s and chunk.ref.chunk < next_chunk
+    def lost_at(self, chunk: Chunk, lost_s: float) -> float:
+        """Return when a chunk without a claim counts as lost; infinite: not drawn."""
+        seen = self._seen[chunk.ref.of]
+        return min((at for at, upto in seen if chunk.ref.chunk < upto), default=inf) + (
+            lost_s
+        )
 
     def forget(self, ref: JobRef) -> None:
         """Drop a job that has ended."""
         self._seen.pop(ref, None)
         self._left.pop(ref, None)
+
+
+# ── chunks whose worker may be gone before the next pass ──────────────────────
+
+
+@dataclass(slots=True)
+class Rechecks:
+    """When to look again at chunks that a pass left to the worker that has them.
+
+    A pass of a large job comes late, so these chunks are read alone.
+
+    Attributes:
+        some: Set while there are any.
+    """
+
+    some: asyncio.Event = field(default_factory=asyncio.Event)
+    _at: dict[JobRef, dict[ChunkRef, float]] = field(default_factory=dict)
+
+    def note(self, ref: ChunkRef, at: float) -> None:
+        """Look at a chunk again at a time of the loop."""
+        self._at.setdefault(ref.of, {})[ref] = at
+        self.some.set()
+
+    def next_at(self) -> float:
+        """Return when the first look is due."""
+        return min((min(each.values()) for each in self._at.values()), default=inf)
+
+    def take(self, now: float, most: int) -> dict[JobRef, list[ChunkRef]]:
+        """Remove and return the chunks that are due, those longest due first."""
+        due = [
+            (at, ref)
+            for chunks in self._at.values()
+            for ref, at in chunks.items()
+            if at <= now
+        ]
+        taken: dict[JobRef, list[ChunkRef]] = {}
+        for _, ref in sorted(due, key=itemgetter(0))[:most]:
+            taken.setdefault(ref.of, []).append(ref)
+            self.forget_chunk(ref)
+        return taken
+
+    def forget_chunk(self, ref: ChunkRef) -> None:
+        """Drop a chunk that needs no look."""
+        chunks = self._at.get(ref.of, {})
+        chunks.pop(ref, None)
+        if not chunks:
+            self.forget(ref.of)
+
+    def forget(self, ref: JobRef) -> None:
+        """Drop the chunks of a job that has ended."""
+        self._at.pop(ref, None)
+        if not self._at:
+            self.some.clear()
 
 
 # ── jobs that make no progress ────────────────────────────────────────────────
@@ -223,6 +281,7 @@ class PassContext:
     Attributes:
         offer: Offers a chunk to the worker of this process; returns whether it took it.
         progress: Reports the progress of a submit that this pass completes.
+        released: The groups with a chunk whose owner has died, since they were counted.
         activity: What the last pass of this process saw of each active job.
     """
 
@@ -231,6 +290,8 @@ class PassContext:
     leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     drawn: DrawnChunks = field(default_factory=DrawnChunks)
+    rechecks: Rechecks = field(default_factory=Rechecks)
+    released: dict[JobRef, set[int]] = field(default_factory=dict)
     activity: dict[JobRef, Activity] = field(default_factory=dict)
     quiet: QuietGroups = field(default_factory=QuietGroups)
     progress: Progress = lambda *_: None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from random import Random
 
 import pytest
 from pydantic import BaseModel
@@ -42,29 +44,77 @@ async def fence_reaches(here: Simulated, fence: int) -> float:
     return here.world.loop.time()
 
 
-def test_another_worker_takes_over_soon_after_the_lease_of_a_killed_one() -> None:
-    async def act(here: Simulated) -> float:
-        await here.submit(napping, [Nap()])
-        await fence_reaches(here, 1)
-        (chunk,) = await here.chunks()
-        owner = next(
-            process
-            for process in here.fleet.workers
-            if process.name == chunk.item["claimed_by"]
-        )
-        here.world.kill(owner)
-        killed_at = here.world.loop.time()
-        return await fence_reaches(here, 2) - killed_at
+LEASE_S = 18.0
 
-    took = simulate(act, [napping], workers=2, max_attempts=3)
-    # A lease of 60 s, a clock skew of 5 s, and at most two passes of a reconciler.
-    assert 40.0 < took <= 80.0
+
+async def stop_of_a_claim(here: Simulated, phase: float, *, all_die: bool) -> float:
+    """Kill the owner of the chunk at a phase of its lease; return the seconds until
+    another worker has claimed it."""
+    await here.submit(napping, [Nap()])
+    await fence_reaches(here, 1)
+    await asyncio.sleep(LEASE_S * (1 + phase))
+    (chunk,) = await here.chunks()
+    owner = chunk.item["claimed_by"]
+    for process in tuple(here.fleet.workers):
+        if all_die or process.name == owner:
+            here.world.kill(process)
+    killed_at = here.world.loop.time()
+    return await fence_reaches(here, 2) - killed_at
+
+
+@pytest.mark.parametrize("all_die", [False, True])
+def test_a_chunk_is_taken_over_when_its_lease_is_over(*, all_die: bool) -> None:
+    phases = Random(45)
+    took = [
+        simulate(
+            partial(stop_of_a_claim, phase=phases.random(), all_die=all_die),
+            [napping],
+            workers=2,
+            seed=seed,
+            lease_s=LEASE_S,
+            visibility_s=30.0,
+            clock_skew_s=5.0,
+        )
+        for seed in range(10)
+    ]
+    assert max(took) <= LEASE_S + 2.0, sorted(took)
+    assert min(took) >= LEASE_S / 2, sorted(took)
+
+
+async def end_after_a_kill(here: Simulated, seconds: float) -> float:
+    """Kill all workers of a job of short chunks; return the seconds until its end."""
+    await here.submit(napping, [Nap(seconds=0.05)] * 300)
+    await asyncio.sleep(seconds)
+    for process in tuple(here.fleet.workers):
+        here.world.kill(process)
+    killed_at = here.world.loop.time()
+    await here.ended()
+    took = here.world.loop.time() - killed_at
+    assert any(chunk.takeovers for chunk in await here.chunks())
+    return took
+
+
+def test_the_end_of_a_job_of_short_chunks_waits_for_one_lease() -> None:
+    moments = Random(46)
+    took = [
+        simulate(
+            partial(end_after_a_kill, seconds=moments.uniform(0.1, 0.5)),
+            [napping],
+            workers=2,
+            seed=seed,
+            lease_s=LEASE_S,
+            visibility_s=LEASE_S + 1.0,
+            clock_skew_s=5.0,
+        )
+        for seed in range(10)
+    ]
+    assert max(took) <= LEASE_S + 4.0, sorted(took)
 
 
 @pytest.mark.parametrize("compensate", [False, True])
 def test_a_cancelled_job_quiesces_within_two_seconds(*, compensate: bool) -> None:
     async def act(here: Simulated) -> dict[str, object]:
-        await here.submit(napping, [Nap() for _ in range(20)])
+        await here.submit(napping, [Nap() for _ in range(10)])
         await asyncio.sleep(5.0)
         assert 20 == sum(chunk.fence for chunk in await here.chunks())
         await cancel(here.rt, REF, actor="me", reason="enough", compensate=compensate)

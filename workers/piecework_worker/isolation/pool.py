@@ -146,20 +146,30 @@ class Isolation:
         return ended.value
 
     async def acquire_child(self, stage: Stage, *, fresh: bool = False) -> Child:
-        """Return an idle child, or start one."""
-        while self.idle and not fresh:
-            child = self.idle.pop()
-            if child.alive:
-                return child
-            await child.end()
+        """Return an idle child, or start one.
+
+        One that becomes idle while others start is as good as a new one.
+        """
+        if not fresh and (child := await self._take_idle()):
+            return child
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         async with self.starts:
+            if not fresh and (child := await self._take_idle()):
+                return child
             child = await self.start(stage)
         took = round((loop.time() - began_at) * 1000)
         pid = child.process.pid
         telemetry.emit(self.log, "child.started", pid=pid, duration_ms=took)
         return child
+
+    async def _take_idle(self) -> Child | None:
+        while self.idle:
+            child = self.idle.pop()
+            if child.alive:
+                return child
+            await child.end()
+        return None
 
     async def start(self, stage: Stage) -> Child:
         """Start a child and wait until it has loaded its pipelines.

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
 
 from piecework.domain.chunk import Chunk
 from piecework.domain.refs import ChunkRef, JobRef
-from piecework.reconciler.liveness import LeaseObserver
+from piecework.reconciler.liveness import LeaseObserver, wait_s
 
 REF = ChunkRef("acme", "job", 3)
 
@@ -69,3 +70,24 @@ def test_losing_sight_of_what_was_never_seen_is_nothing() -> None:
     seen = LeaseObserver()
     seen.forget_chunk(REF)
     assert seen.is_watching is False
+
+
+@pytest.mark.parametrize(
+    ("unchanged_s", "left_s", "waits"),
+    [
+        (0, 60, 60),  # alive, as far as anybody knows
+        (20, 40, 40),
+        (30, 0, 0),  # no change for half a lease, and over by the owner's clock
+        (29, 0, 1),
+        (0, 0, 5),  # over, but two clocks may differ
+        (0, -4, 1),
+        (0, -5, 0),
+        (59, 1000, 1),  # the owner's clock is wrong; a whole lease without a change
+        (60, 1000, 0),
+        (0, inf, 60),  # a row without an end
+    ],
+)
+def test_a_lease_is_over_by_sight_by_clock_or_by_half_of_both(
+    unchanged_s: float, left_s: float, waits: float
+) -> None:
+    assert waits == wait_s(unchanged_s, left_s, lease_s=60, skew_s=5)

@@ -81,9 +81,9 @@ def test_a_join_that_lacks_its_budget_says_so_and_goes_on_with_a_higher_one(
         assert [f"{whose}.budget_spent"] == [each["code"] for each in found]
         assert found[0]["next"].endswith("tokens N")
         assert ("until" in found[0]) is (whose == "tenant")
+        Shop.closed = False
         await at.fleet.raise_budget(REF, 10, mortal=False)
         await set_tenant_budget(at.rt, REF.tenant, more, actor="us")
-        Shop.closed = False
         return (await at.ended()).status
 
     assert JobStatus.SUCCEEDED is simulate(act, [charging])

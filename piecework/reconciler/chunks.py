@@ -214,7 +214,7 @@ async def recheck(context: PassContext, job: Job, refs: list[ChunkRef]) -> Count
 
 
 async def count_ended(context: PassContext, job: Job) -> Counter[str]:
-    """Count the ended chunks beside those that were released: nobody may have.
+    """Count the ended chunks beside those that were released: no worker may have.
 
     Otherwise the worker that ends the last chunk would not see that it is the last, and
     the join would wait for the next pass.

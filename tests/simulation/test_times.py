@@ -114,7 +114,7 @@ def test_the_end_of_a_job_of_short_chunks_waits_for_one_lease() -> None:
 @pytest.mark.parametrize("compensate", [False, True])
 def test_a_cancelled_job_quiesces_within_two_seconds(*, compensate: bool) -> None:
     async def act(here: Simulated) -> dict[str, object]:
-        await here.submit(napping, [Nap() for _ in range(10)])
+        await here.submit(napping, [Nap() for _ in range(20)])
         await asyncio.sleep(5.0)
         assert 20 == sum(chunk.fence for chunk in await here.chunks())
         await cancel(here.rt, REF, actor="me", reason="enough", compensate=compensate)

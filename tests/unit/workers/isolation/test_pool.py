@@ -353,3 +353,17 @@ async def test_a_child_with_a_closed_channel_runs_no_stage() -> None:
 )
 def test_a_death_has_a_name(code: int, said: str) -> None:
     assert said == describe_return_code(code)
+
+
+async def test_a_child_that_becomes_idle_is_as_good_as_one_that_starts(
+    started: list[FakeChild],
+) -> None:
+    place = isolation()
+    idle = await place.acquire_child(pipeline_of(parse).stages[0])
+    async with place.starts, place.starts:  # no other child may start now
+        waiting = asyncio.create_task(run(place))
+        await asyncio.sleep(0)
+        place.idle.append(idle)
+
+    assert '"parsed"' == await waiting
+    assert [idle] == started

@@ -9,6 +9,7 @@ from verification.model.deferrals import DEFERRALS, OPEN_BREAKER, OUTAGE
 from verification.model.deferred_cancel import DEFERRED_CANCEL
 from verification.model.notifications import NOTIFICATIONS, TIMED
 from verification.model.small_model import SmallModel
+from verification.model.stage_rows import STAGE_ROWS
 from verification.model.state import Config
 from verification.model.submits import SUBMIT_PROGRESS, SUBMITS
 from verification.model.tallies import TALLIES
@@ -114,4 +115,5 @@ CONFIGURATIONS: tuple[Config | SmallModel, ...] = (
     OPEN_BREAKER,
     DEFERRED_CANCEL,
     LONG_WAITS,
+    STAGE_ROWS,
 )

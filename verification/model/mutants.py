@@ -11,6 +11,7 @@ from verification.model.deferred_cancel import DEFERRED_CANCEL
 from verification.model.notifications import NOTIFICATIONS, ONE_NOTIFIER
 from verification.model.small_model import SmallModel
 from verification.model.space import ENDS_AFTER_CHUNKS
+from verification.model.stage_rows import GONE_ROW, MIXED, SKIPPED, STAGE_ROWS
 from verification.model.state import Config
 from verification.model.submits import ONE_SUBMITTER, SUBMIT_PROGRESS, SUBMITS
 from verification.model.tallies import ALL_ENDED, LATE_COUNT, ONE_COUNTS
@@ -147,4 +148,7 @@ MUTANTS = (
     Mutant("deferred chunks are swept again", DEFERRED_CANCEL, STUCK),
     Mutant("dispatch time is recorded", LONG_WAITS, STUCK),
     Mutant("next dispatch time is recorded", LONG_WAITS, STUCK),
+    Mutant("row before its name", STAGE_ROWS, GONE_ROW),
+    Mutant("fence in the key of a row", STAGE_ROWS, MIXED),
+    Mutant("a row counts once it is named", STAGE_ROWS, SKIPPED),
 )

@@ -106,8 +106,9 @@ class Settings:
     shutdown_grace_s: float = setting(20.0, ge=0)
 
     #: Megabytes of memory at which a worker stops as on SIGTERM. Its exit code is 8, so
-    #: that the platform starts a fresh worker. And megabytes that an isolated stage may
-    #: use if the stage declares no limit. 0: no limit. Both need Linux.
+    #: that the platform starts a fresh worker. 0: three quarters of the memory of its
+    #: ECS task or its container, if that is limited. And megabytes that an isolated
+    #: stage may use if the stage declares no limit; 0: no limit. Both need Linux.
     memory_mb: int = setting(0, ge=0)
     stage_memory_mb: int = setting(0, ge=0)
 

@@ -10,6 +10,7 @@ from typing import Final
 from bench.limits import model, quotas
 from bench.limits.recorded import Pattern, read_patterns
 from piecework.domain.keys import PARTITION_SIZE, partition_count
+from piecework_worker.shutdown import STOP_SHARE
 
 TEXT: Final = Path(__file__).with_name("aws-limits.md.in")
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -23,6 +24,8 @@ CASES: Final = (
 )
 #: The memory of a worker, set by `WorkerSize`.
 GIB: Final = 1024**3
+#: What a worker uses without a job, measured with five open clients.
+IDLE_BYTES: Final = 89 * 1024**2
 
 
 def page() -> str:
@@ -64,7 +67,10 @@ def page() -> str:
         "flight_workers": number(quotas.IN_FLIGHT.limit / model.CONCURRENCY),
         "fifo_workers": number(quotas.FIFO_IN_FLIGHT.limit / model.CONCURRENCY),
         "fifo_rate": number(quotas.FIFO_RATE.limit * quotas.MESSAGES.limit),
-        "fits": number(GIB / named.finish_bytes, digits=2),
+        "fits": number((STOP_SHARE * GIB - IDLE_BYTES) / named.finish_bytes, digits=3),
+        "fits_reconciler": number(
+            (GIB / 2 - IDLE_BYTES) / named.finish_bytes, digits=3
+        ),
         "memory": f"{named.finish_bytes:.0f}",
     }
     return TEXT.read_text(encoding="utf-8").format(**blocks)

@@ -118,7 +118,8 @@ _AWS_CODES: Final = {
         ServiceException ServiceUnavailable ServiceUnavailableException
     """,
     Meaning.TIMEOUT: """
-        ModelTimeoutException RequestTimeout RequestTimeoutException
+        IDPCommunicationError ModelTimeoutException RequestTimeout
+        RequestTimeoutException
     """,
     Meaning.DENIED: """
         AccessDenied AccessDeniedException AllAccessDisabled AuthorizationError
@@ -127,7 +128,8 @@ _AWS_CODES: Final = {
     """,
     Meaning.CREDENTIALS: """
         AuthFailure IncompleteSignature InvalidAccessKeyId InvalidClientTokenId
-        InvalidSignatureException InvalidToken MissingAuthenticationToken
+        InvalidIdentityToken InvalidSignatureException InvalidToken
+        MissingAuthenticationToken
         MissingAuthenticationTokenException SignatureDoesNotMatch
         UnrecognizedClientException
     """,

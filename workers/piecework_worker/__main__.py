@@ -48,7 +48,11 @@ from piecework_worker.loop_watchdog import LoopWatchdog
 from piecework_worker.process_tuning import run_to_end, tune_gc
 from piecework_worker.report import report_until
 from piecework_worker.services import open_services, queues_of
-from piecework_worker.shutdown import log_signal, stop_at_memory_limit
+from piecework_worker.shutdown import (
+    log_signal,
+    stop_at_memory_limit,
+    stop_limit_mb,
+)
 from piecework_worker.stopping import Stop, leave, stop_on_signals
 from piecework_worker.worker import SHUTDOWN_MARGIN_S, Worker
 
@@ -221,7 +225,8 @@ async def run_services(
         services = open_services(rt, name, pipelines, log, isolation, queues, versions)
         worker = Worker(services, stop)
         tune_gc()
-        memory_guard = stop_at_memory_limit(settings.memory_mb, stop, log)
+        limit_mb = stop_limit_mb(settings.memory_mb, task.memory_mb if task else 0)
+        memory_guard = stop_at_memory_limit(limit_mb, stop, log)
         also = (signals.keep_handlers(), memory_guard)
         watchdog = LoopWatchdog(
             services.stages.blocked_loop, settings.loop_blocked_s, log

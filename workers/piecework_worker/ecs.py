@@ -257,12 +257,14 @@ class Task:
     Attributes:
         desired_status: RUNNING, or STOPPED once ECS ends the task.
         image: The digest of its image; empty: it has several, or no digest.
+        memory_mb: The megabytes of its memory; 0: the agent does not say.
     """
 
     id: str
     zone: str
     desired_status: str
     image: str = ""
+    memory_mb: int = 0
 
 
 async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
@@ -282,7 +284,14 @@ async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
         telemetry.emit(log, "ecs.refused", about="metadata", reason="no TaskARN")
         return None
     zone, desired = told.get("AvailabilityZone", ""), told.get("DesiredStatus", "")
-    return Task(task, str(zone), str(desired), image_of(told))
+    return Task(task, str(zone), str(desired), image_of(told), memory_of(told))
+
+
+def memory_of(told: dict[str, Any]) -> int:
+    """Return the megabytes of a task's memory, from its metadata; 0: unknown."""
+    limits = told.get("Limits")
+    found = limits.get("Memory") if isinstance(limits, dict) else None
+    return int(found) if isinstance(found, int | float) else 0
 
 
 def image_of(told: dict[str, Any]) -> str:

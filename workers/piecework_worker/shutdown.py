@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import structlog
 
@@ -28,10 +30,37 @@ async def log_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
 
 # ── stop a worker that uses too much memory ───────────────────────────────────
 
+#: The share of the memory that it has at which a worker stops. A stage may use more
+#: until the next measurement.
+STOP_SHARE = 0.75
+#: The files with the limit of a container: of cgroup 2, and of cgroup 1.
+CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+#: Megabytes that no task has: cgroup 1 writes such a number if there is no limit.
+MOST_MB = 1 << 24
 #: Exit code of a worker that stopped at its memory limit.
 MEMORY_LIMIT_EXIT_CODE = 8
 #: Seconds between two measurements.
 POLL_S = 1.0
+
+
+def stop_limit_mb(
+    set_mb: int, task_mb: int, cgroup_limits: Sequence[Path] = CGROUP_LIMITS
+) -> int:
+    """Return the megabytes at which a worker stops; 0: it has no limit.
+
+    That is the setting, or else a share of the memory of its ECS task and container.
+    """
+    if set_mb:
+        return set_mb
+    found = [task_mb]
+    for path in cgroup_limits:
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            found.append(int(path.read_text()) // MEGABYTE)
+    known = [mb for mb in found if 0 < mb < MOST_MB]
+    return int(min(known, default=0) * STOP_SHARE)
 
 
 async def stop_at_memory_limit(

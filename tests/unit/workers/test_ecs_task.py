@@ -23,6 +23,20 @@ async def test_a_task_is_known_by_what_the_agent_says() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "memory_mb"),
+    [({"CPU": 0.5, "Memory": 1024}, 1024), ({"CPU": 0.5}, 0), ("none", 0)],
+)
+async def test_the_memory_of_a_task_is_what_the_agent_says(
+    limits: Any, memory_mb: int
+) -> None:
+    async with agent() as stub:
+        stub.task |= {"Limits": limits}
+        task = await current_task(f"{stub.url}/v4/c1", Log())
+    assert task is not None
+    assert memory_mb == task.memory_mb
+
+
+@pytest.mark.parametrize(
     ("told", "reason"),
     [
         ({}, "no TaskARN"),

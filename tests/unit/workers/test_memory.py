@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,11 @@ from piecework_worker.isolation.process import (
     memory_limit,
     memory_used,
 )
-from piecework_worker.shutdown import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
+from piecework_worker.shutdown import (
+    MEMORY_LIMIT_EXIT_CODE,
+    stop_at_memory_limit,
+    stop_limit_mb,
+)
 from piecework_worker.stopping import Stop
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.virtual_leases import time, virtually
@@ -29,6 +34,31 @@ async def test_a_worker_at_its_memory_limit_stops_and_logs_it() -> None:
     assert stop.is_set()
     assert [("worker.memory_limit", {"memory_mb": 201, "limit_mb": 200})] == log.said
     assert 2.0 == time() - began_at
+
+
+@pytest.mark.parametrize(
+    ("set_mb", "task_mb", "cgroups", "stops_at"),
+    [
+        (500, 1024, ["1073741824"], 500),
+        (0, 1024, [], 768),
+        (0, 4096, ["max"], 3072),
+        (0, 0, ["1073741824"], 768),
+        # A container may have less than its task.
+        (0, 2048, ["536870912"], 384),
+        # cgroup 1 without a limit.
+        (0, 0, ["9223372036854771712"], 0),
+        (0, 0, ["max"], 0),
+        (0, 0, [], 0),
+    ],
+)
+def test_a_worker_stops_at_a_share_of_the_memory_that_it_has(
+    tmp_path: Path, set_mb: int, task_mb: int, cgroups: list[str], stops_at: int
+) -> None:
+    files = [tmp_path / "absent"]
+    for number, text in enumerate(cgroups):
+        files.append(tmp_path / str(number))
+        files[-1].write_text(f"{text}\n")
+    assert stops_at == stop_limit_mb(set_mb, task_mb, files)
 
 
 @virtually

@@ -126,16 +126,6 @@ def done_before_it_is_killed(container: Properties, _: Stack) -> bool:
     return bool(needed <= container.get("StopTimeout", 30) <= FARGATE_STOP_S)
 
 
-def stops_before_memory_is_full(
-    name: str, container: Properties, stack: Stack, _: Templates
-) -> bool:
-    most = int(stack.properties(name)["Memory"])
-    stops = int(told(container).get("PIECEWORK_MEMORY_MB", 0))
-    return "piecework-worker" not in container["EntryPoint"] or (
-        0 < stops <= 0.85 * most
-    )
-
-
 def no_secret(container: Properties, _: Stack) -> bool:
     references = [each["ValueFrom"] for each in container.get("Secrets", [])]
     return not any(SECRET.search(key) for key in told(container)) and all(
@@ -266,9 +256,6 @@ RULES: dict[str, Rule] = {
     ),
     "a worker has its shutdown grace before it is killed": all_of(
         CONTAINER, done_before_it_is_killed
-    ),
-    "a worker stops by itself before its memory is full": each_container(
-        stops_before_memory_is_full
     ),
     "no secret is written in a template": all_of(CONTAINER, no_secret),
     "a secret is granted by its ARN alone": granted_by_whole_arns,

@@ -94,6 +94,11 @@ INFRASTRUCTURE = [
     ("ExpiredToken", 400, "aws.credentials.expired"),
     ("RequestTimeTooSkewed", 403, "aws.clock.skewed"),
     ("BadDigest", 400, "aws.request.damaged"),
+    ("IncompleteBody", 400, "aws.request.damaged"),
+    # What STS answers to a role of a web identity.
+    ("ExpiredTokenException", 400, "aws.credentials.expired"),
+    ("InvalidIdentityToken", 400, "aws.credentials.invalid"),
+    ("IDPCommunicationError", 400, "aws.endpoint.timeout"),
     ("XAmzContentSHA256Mismatch", 400, "aws.request.damaged"),
     ("ResourceNotFoundException", 400, "aws.resource.not_found"),
     ("AWS.SimpleQueueService.NonExistentQueue", 400, "aws.resource.not_found"),

@@ -51,6 +51,7 @@ UNCONDITIONAL = {
     ("waits.py", "entry"): "goes with the wait; the chunk's due_at is the truth",
     ("waits.py", "removal"): "an entry of the index, which decides nothing",
     ("questions.py", "question_put"): "goes with the fenced end of the claim",
+    ("job_transitions.py", "counting_failure"): "goes with its dead letter, once",
     ("settlements.py", "_error_put"): "goes with the fenced end of the claim",
     ("settlements.py", "dead_letter"): "goes with the fenced end of the claim",
 }

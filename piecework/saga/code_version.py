@@ -3,8 +3,8 @@
     PIECEWORK_CODE_VERSION      what the deployment says; it comes before all others
     sha256:1f0c…                the image of the container, as ECS names it
     git:9a3b…                   the revision of a checkout without changes
-    git:9a3b…-dirty-77aa…       the same with changes, and a hash of the loaded files
-    files:77aa…                 the loaded files of the pipeline's own code
+    git:9a3b…-dirty-77aa…       the same with changes, and a hash of these
+    files:77aa…                 a hash of the files that the pipeline imports
 
 Two names differ if the code differs. Equal code may have two names, in an image and in
 a checkout: then say which it is by the variable.
@@ -12,11 +12,12 @@ a checkout: then say which it is by the variable.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import getsource, unwrap
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +33,8 @@ DIGEST, DIRTY_DIGEST = 12, 8
 GIT_S = 5.0
 #: Parts of a path that tell that others wrote the code in it.
 INSTALLED = {"site-packages", "dist-packages"}
+#: The packages of Piecework begin so; they have a version of their own.
+OURS = "piecework"
 #: Pipelines of a process, at most; a program may declare them in functions.
 MOST = 1_000
 IMAGE = re.compile(r"sha256:[0-9a-f]{64}")
@@ -73,18 +76,23 @@ def _found(pipeline: Pipeline) -> str:
         sources = dict(_cells(objects))
     if not sources:
         return ""
-    digest = keys.sha256(b"".join(_parts(sources)))
-    revision, is_dirty = _revision(next(iter(files.values()), None))
-    if not revision:
-        return f"files:{digest[:DIGEST]}"
-    dirty = f"-dirty-{digest[:DIRTY_DIGEST]}" if is_dirty else ""
-    return f"git:{revision[:DIGEST]}{dirty}"
+    path = next(iter(files.values()), None)
+    if path is None or not (revision := _revision(path)):
+        return f"files:{_digest(sources)[:DIGEST]}"
+    if _git(path.parent, "status", "--porcelain") == "":
+        return f"git:{revision[:DIGEST]}"
+    # A prompt may be in a file that is not Python.
+    changes = _git(path.parent, "diff", "--binary", "--no-ext-diff", "HEAD")
+    sources[""] = (changes or "").encode()
+    return f"git:{revision[:DIGEST]}-dirty-{_digest(sources)[:DIRTY_DIGEST]}"
 
 
-def _parts(sources: Mapping[str, bytes]) -> Iterator[bytes]:
-    for name in sorted(sources):
-        yield f"{name}\0{len(sources[name])}\0".encode()
-        yield sources[name]
+def _digest(sources: Mapping[str, bytes]) -> str:
+    parts = (
+        f"{name}\0{len(content)}\0".encode() + content
+        for name, content in sorted(sources.items())
+    )
+    return keys.sha256(b"".join(parts))
 
 
 def _objects(pipeline: Pipeline) -> Iterator[Any]:
@@ -96,29 +104,64 @@ def _objects(pipeline: Pipeline) -> Iterator[Any]:
     yield pipeline.payload
 
 
-def _files(objects: Iterable[Any]) -> Iterator[tuple[str, Path]]:
-    """Yield the loaded files of the pipeline's own code, each by its path in a root.
+# ── the files of a pipeline ───────────────────────────────────────────────────
+#
+# Submit and worker load different modules beside the pipeline. So the files are those
+# that its modules name in their imports, and not those that a process has loaded.
 
-    The root of a module is the folder from which its package is imported. Beneath it,
-    each loaded file counts: a prompt may be in another module. Of installed packages
-    only the pipeline's own count.
+
+def _files(objects: Iterable[Any]) -> Iterator[tuple[str, Path]]:
+    """Yield the files of the pipeline's own code, each by its path in a root.
+
+    The root of a module is the folder from which its package is imported. What it
+    imports from there counts, too: a prompt may be in another module. Of installed
+    packages only the pipeline's own count.
     """
     own = {getattr(each, "__module__", "") for each in objects}
-    for first in sorted({name.partition(".")[0] for name in own} - {"piecework"}):
+    for name in sorted(own):
+        first, path = name.partition(".")[0], _path(sys.modules.get(name))
         root = _root(sys.modules.get(first))
-        if root is None:
+        if first == OURS or path is None or root is None:
             continue
         is_installed = not INSTALLED.isdisjoint(root.parts)
-        for name, module in list(sys.modules.items()):
-            path = _path(module)
-            if path is None or not path.is_relative_to(root):
+        packages = (each / "__init__.py" for each in path.parents)
+        seen, waiting = set[Path](), [path, *filter(Path.is_file, packages)]
+        while waiting:
+            path = waiting.pop()
+            if path in seen or not path.is_relative_to(root):
                 continue
+            seen.add(path)
             within = path.relative_to(root)
-            if is_installed:
-                if name.partition(".")[0] == first:
-                    yield str(within), path
-            elif INSTALLED.isdisjoint(within.parts):
+            top = within.parts[0].removesuffix(".py")
+            is_foreign = top != first and (is_installed or top.startswith(OURS))
+            if not is_foreign:
                 yield str(within), path
+                waiting += _imports(path, root)
+
+
+def _imports(path: Path, root: Path) -> Iterator[Path]:
+    """Yield the files under a root that a file names in its imports."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield from _modules(root, each.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = path.parents[node.level - 1] if node.level else root
+            module = node.module.split(".") if node.module else []
+            for each in node.names:
+                yield from _modules(base, [*module, each.name])
+
+
+def _modules(base: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield the files of a module and of the packages that it is in."""
+    for name in names:
+        found = (base / "__init__.py", base / f"{name}.py", base / name / "__init__.py")
+        yield from filter(Path.is_file, found)
+        base /= name
 
 
 def _root(module: ModuleType | None) -> Path | None:
@@ -145,29 +188,23 @@ def _cells(objects: Iterable[Any]) -> Iterator[tuple[str, bytes]]:
             continue
 
 
-def _revision(path: Path | None) -> tuple[str, bool]:
-    """Return the revision of a file's checkout, and whether the tree has changes.
+def _revision(path: Path) -> str:
+    """Return the revision of the checkout that tracks a file; empty: none does.
 
-    A file that git does not track has none: it is in an environment, or beside a
-    checkout of something else.
+    A file that git does not track is in an environment, or beside a checkout of
+    something else.
     """
-    folder = path.parent if path is not None else None
-    if folder is None or not any(
-        (p / ".git").exists() for p in (folder, *folder.parents)
-    ):
-        return "", False
-    told = _git(folder, "status", "--porcelain=v2", "--branch")
-    lines = told.splitlines()
-    found = [line.split()[2] for line in lines if line.startswith("# branch.oid ")]
-    revision = found[0] if found else ""
-    is_tracked = _git(folder, "ls-files", "--error-unmatch", str(path)) != ""
-    if not is_tracked or not re.fullmatch(r"[0-9a-f]{40,64}", revision):
-        return "", False
-    return revision, any(not line.startswith("#") for line in lines)
+    folder = path.parent
+    if not any((each / ".git").exists() for each in (folder, *folder.parents)):
+        return ""
+    if not _git(folder, "ls-files", "--error-unmatch", "--", str(path)):
+        return ""
+    found = (_git(folder, "rev-parse", "HEAD") or "").strip()
+    return found if re.fullmatch(r"[0-9a-f]{40,64}", found) else ""
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    """Return what git writes; empty: there is no git, or it refuses."""
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git writes; None: there is no git, or it refuses."""
     # No hook of a checkout runs, and its lock is not taken.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
     quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -181,5 +218,5 @@ def _git(folder: Path, *arguments: str) -> str:
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+        return None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None

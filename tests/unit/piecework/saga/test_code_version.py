@@ -81,14 +81,38 @@ def test_the_setting_comes_before_the_image_and_the_image_before_the_files(
     assert version(ask, "latest").startswith("files:")
 
 
-def test_files_that_the_pipeline_has_loaded_tell_its_version(folder: Path) -> None:
+def test_files_that_the_pipeline_imports_tell_its_version(folder: Path) -> None:
+    """What a process has loaded beside them does not count: a submit has more."""
     first = version(load(folder, own_prompts="TEXT = 'one'"))
-    again = version(load(folder, own_prompts="TEXT = 'one'", own_other="X = 1"))
+    load(folder, own_prompts="TEXT = 'one'", own_other="X = 1")
+    importlib.import_module("own_other")
+    again = version(load(folder, own_prompts="TEXT = 'one'", own_other="X = 2"))
     prompt = version(load(folder, own_prompts="TEXT = 'two'"))
 
     assert first == again
     assert first != prompt
     assert len("files:") + 12 == len(first)
+
+
+def test_each_form_of_an_import_is_followed(folder: Path) -> None:
+    forms = (
+        "from . import texts",
+        "from .texts import TEXT as _",
+        "from own_app import texts",
+        "import own_app.texts",
+        "def later():\n    import own_app.texts",
+    )
+    for form in forms:
+        package = {
+            "own_app.__init__": "",
+            "own_app.ask": f"{APP.format(module='own_prompts')}\n{form}",
+            "own_prompts": "TEXT = 'one'",
+        }
+        found = {
+            version(load(folder, "own_app.ask", **package, **{"own_app.texts": text}))
+            for text in ("TEXT = 1", "TEXT = 2")
+        }
+        assert 2 == len(found), form
 
 
 def test_of_an_installed_package_only_its_own_files_count(folder: Path) -> None:
@@ -125,6 +149,23 @@ def test_a_checkout_tells_its_revision_and_that_it_is_dirty(folder: Path) -> Non
     assert dirty.startswith(f"git:{revision}-dirty-")
     assert other.startswith(f"git:{revision}-dirty-")
     assert dirty != other
+
+
+def test_a_changed_prompt_that_is_not_python_is_another_dirty_version(
+    folder: Path,
+) -> None:
+    (folder / "prompt.txt").write_text("one")
+    load(folder, own_prompts="TEXT = 'one'")
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "one")
+    found = set[str]()
+    for text in ("one", "two", "six"):
+        (folder / "prompt.txt").write_text(text)
+        found.add(version(load(folder, own_prompts="TEXT = 'one'")))
+
+    assert 3 == len(found)
+    assert 2 == sum("-dirty-" in each for each in found)
 
 
 def test_a_file_that_git_does_not_track_has_no_revision(folder: Path) -> None:

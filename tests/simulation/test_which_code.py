@@ -22,6 +22,7 @@ from piecework.domain.keys import JOIN_CHUNK
 from piecework.store.completion import read_chunk
 from piecework_orchestrator.cli.results import result_lines
 from piecework_orchestrator.dead_letters.redrive import redrive
+from piecework_orchestrator.reading.chunk_documents import chunk_document
 from piecework_orchestrator.reading.job_documents import (
     explain,
     job_document,
@@ -130,18 +131,14 @@ def test_each_row_of_a_chunk_names_the_code_that_wrote_it() -> None:
         await at.submit(asking("one"), [Item(), Item(n=1)])
         await until(at, lambda chunks: {each.stage for each in chunks} == {"check"})
         start(at, asking("two"), "v2", beside=False)
-        await at.ended()
-        return [
-            (item["stage"], item["code_version"])
-            for chunk in await at.chunks()
-            async for item in at.rt.table.query(chunk.ref.pk, "WORK#")
-            if "finished_at" in item
-        ]
+        job = await at.ended()
+        found = [await chunk_document(at.rt, job, number) for number in (0, 1)]
+        return [stage for each in found for stage in each["stages"]]
 
-    rows = simulate(act, workers=0)
+    stages = simulate(act, workers=0)
 
-    assert rows
-    assert {("ask", "v1")} == set(rows)
+    made = Counter((each["stage"], each["code_version"]) for each in stages)
+    assert {("ask", "v1"): 2, ("check", "v2"): 2} == made
 
 
 def test_a_dead_letter_names_the_code() -> None:

@@ -225,11 +225,11 @@ def reasons_of_a_moved_call(old: Shape, new: Shape, rows: ChunkRows) -> Iterator
         if is_done and before.name not in rows.affected:
             continue
         for call in (each for each in before.calls if each not in kept):
-            now = [stage.name for stage in new.stages if call in stage.calls]
             came = [
-                name
-                for name in now
-                if (was := old.stage(name)) is None or call not in was.calls
+                stage.name
+                for stage in new.stages
+                if call in stage.calls
+                and ((was := old.stage(stage.name)) is None or call not in was.calls)
             ]
             ahead = [name for name in came if name not in rows.completed]
             if is_done and ahead:
@@ -237,7 +237,7 @@ def reasons_of_a_moved_call(old: Shape, new: Shape, rows: ChunkRows) -> Iterator
                     f"the call of {call!r} was in {before.name!r}, which has acted, "
                     f"and is in {ahead[0]!r} now: it would be made again"
                 )
-            if not is_done and came and {*now} <= {*rows.completed}:
+            if not is_done and came and not ahead:
                 yield (
                     f"the call of {call!r} was in {before.name!r}, which has not "
                     f"completed, and is in {came[0]!r} now, which has: it would never "

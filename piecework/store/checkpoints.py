@@ -70,6 +70,7 @@ class ChunkCheckpoints:
     """The checkpoints of one claim.
 
     Attributes:
+        shape: The shape of the pipeline as text; empty: that of the job.
         cancel: The cancel request that refused a checkpoint, if any.
     """
 
@@ -79,6 +80,7 @@ class ChunkCheckpoints:
     pipeline: Pipeline
     ledger: EffectLedger
     clock: Callable[[], float]
+    shape: str = ""
     failure: ErrorEnvelope | None = None
     reached_stage: str = ""
     cancel: CancelRequest | None = None
@@ -107,6 +109,11 @@ class ChunkCheckpoints:
     def compensable(self) -> set[str]:
         """The stages that earlier claims completed, and that had a compensation."""
         return {name for name, row in self._rows.items() if row.is_compensable}
+
+    @property
+    def shapes(self) -> set[str]:
+        """The shapes besides that of the job whose workers completed a stage."""
+        return {row.shape for row in self._rows.values() if row.shape}
 
     @property
     def cursor(self) -> str:
@@ -252,6 +259,7 @@ class ChunkCheckpoints:
             "attempt": claim.attempt,
             "number": self._number_of(stage.name),
             "compensable": True if stage.compensate else None,
+            "shape": self.shape or None,
             **stored,
         }
         return {name: fact for name, fact in facts.items() if fact is not None}

@@ -418,3 +418,38 @@ def test_a_redrive_runs_again_what_completed_after_a_compensated_stage(
 
     assert did.split() == shop_of.did
     assert "SUCCEEDED" == end.chunk.status
+
+
+def test_a_rollback_stops_a_chunk_whose_call_had_moved_to_a_later_stage() -> None:
+    """Version 2 has completed the first stage without the call, and is gone."""
+    acts: list[str] = []
+
+    async def pay(ctx: Context[Item]) -> str:
+        acts.append("pay")
+        return await ctx.call(shop, reserve, "pay")
+
+    async def no_pay(ctx: Context[Item]) -> str:
+        del ctx
+        return ""
+
+    async def wait(ctx: Context[Item]) -> str:
+        if ctx.attempt == 1:
+            message = "later"
+            raise TransientError(message, code="tool.x.y", retry_after=RETRY_S)
+        return ""
+
+    first = Pipeline("shop", payload=Item, stages=[Stage(pay), Stage(wait)])
+    moved = [Stage(no_pay, name="pay"), Stage(wait), Stage(pay, name="late")]
+    second = replace(first, stages=moved)
+
+    async def act(at: Simulated) -> End:
+        await deploy(at, second)
+        await at.submit(first, [Item()])
+        await waits(at, "wait")
+        await deploy(at, first)
+        return await end_of(at)
+
+    end = simulate(act, [first], max_attempts=9)
+
+    assert [] == acts
+    assert "runtime.code.changed" == end.chunk.error_code

@@ -119,7 +119,9 @@ def build_run(
         cancel_of_lease=lease.seen_cancel,
         usage=usage,
     )
+    shape = shape_of(pipeline)
     checkpoints = ChunkCheckpoints(table, objects, claim, stages, ledger, clock)
+    checkpoints.shape = text if (text := shape.write()) != job.shape else ""
     questions = ChunkQuestions(table, claim, pipeline.name, clock)
     # A job that is cancelled ends. No pause follows a spent budget, and its calls would
     # wait for ever.
@@ -154,7 +156,7 @@ def build_run(
         lease=lease,
         state=state,
         pipeline=stages,
-        shape=shape_of(pipeline),
+        shape=shape,
         ctx=new_context(rt, lease, pipeline, caller, services.stages, log),
         checkpoints=checkpoints,
         journal=journal,

@@ -89,8 +89,11 @@ async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
 def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
     """Require that the chunk may go on with this worker's version of its pipeline.
 
-    Keep what differs on the run. A chunk that compensates goes on: what nothing can
-    compensate any more is named.
+    It is compared with the version of the submit, and with each version of which a
+    worker has completed a stage: a deployment may have been rolled back. Keep on the
+    run what differs from the submit.
+
+    A chunk that compensates goes on: what nothing can compensate any more is named.
 
     Raises:
         PermanentError: `runtime.code.changed`.
@@ -98,24 +101,25 @@ def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
     checkpoints, now = chunk_run.checkpoints, chunk_run.shape
     if not job.shape or checkpoints.failure is not None:
         return
-    submitted = Shape.read(job.shape)
-    if chunk_run.claim.ref.is_join:
-        found = compare_join(submitted, now)
-    else:
-        found = compare(
-            submitted,
-            now,
-            ChunkRows(
-                checkpoints.completed,
-                checkpoints.reached_stage,
-                chunk_run.ledger.stages_with_effects(),
-            ),
-        )
-    if isinstance(found, Unsafe):
-        message = f"The code of the chunk has changed: {found.reason}."
-        raise PermanentError(message, code=CHANGED_CODE)
-    if isinstance(found, Compatible):
-        chunk_run.difference = found.difference
+    for known in (job.shape, *sorted(checkpoints.shapes)):
+        before = Shape.read(known)
+        if chunk_run.claim.ref.is_join:
+            found = compare_join(before, now)
+        else:
+            found = compare(
+                before,
+                now,
+                ChunkRows(
+                    checkpoints.completed,
+                    checkpoints.reached_stage,
+                    chunk_run.ledger.stages_with_effects(),
+                ),
+            )
+        if isinstance(found, Unsafe):
+            message = f"The code of the chunk has changed: {found.reason}."
+            raise PermanentError(message, code=CHANGED_CODE)
+        if isinstance(found, Compatible) and known == job.shape:
+            chunk_run.difference = found.difference
 
 
 async def load_payload(chunk_run: ChunkRun, payloads: Payloads) -> None:

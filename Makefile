@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits cost-of-a-million page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill deployments webhooks waits cost-of-a-million page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
 	bench bench-full commands large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -48,9 +48,9 @@ test: setup ## all tests of the product: no network, no container, no AWS accoun
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The tests of the programs under `verification/`, and of the bench.
-PROGRAMS := bench guards model mutants naive soak
+PROGRAMS := bench deployments guards model mutants naive soak
 
-test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench; the simulator without each guard
+test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench, deployments; the simulator without each guard
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
 
 # A row of docs/conformance.md.
@@ -163,6 +163,9 @@ flow: setup ## measure how work flows: limits, order, a poison input; fails if a
 
 drill: setup ## stop a job by each cause and explain it: the first finding must be right (ARGS=busy)
 	@$(BIN)/python -m verification.drill $(ARGS)
+
+deployments: setup ## deploy each change of a pipeline in the middle of a job: no act twice, none skipped, none in silence (ARGS="--only field-added")
+	@$(BIN)/python -m verification.deployments $(ARGS)
 
 webhooks: setup ## kill the process that sends events 50 times: none may be lost (ARGS="--kills 4")
 	@$(BIN)/python -m verification.webhooks $(ARGS)

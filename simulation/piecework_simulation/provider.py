@@ -144,6 +144,8 @@ class Provider:
         check_request: Notes that a stage requests a call, before it waits for anything.
         check_start: Checks the start of a call, or of a lookup.
         check_answer: Checks an answer that reaches its worker.
+        note_act: Checks that an act of a chunk, named by the first argument of a call,
+            happens by one call.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
         answered: The answers of each chunk's calls.
@@ -168,6 +170,7 @@ class Provider:
     check_request: Callable[[OutgoingCall], None] = lambda _: None
     check_start: Callable[..., None] = lambda *_, **__: None
     check_answer: Callable[[OutgoingCall, Any], None] = lambda *_: None
+    note_act: Callable[[str, ChunkKey, object, str], None] = lambda *_: None
     waits_end_at: float = 0.0
     paid: int = 0
     answered: Counter[ChunkKey] = field(default_factory=Counter)
@@ -264,6 +267,10 @@ class Provider:
                     answer.set_exception(error)
                 return
             self.record(entry, key, value, outgoing)
+            if args and not keys.is_compensation_stage(outgoing.scope.stage):
+                chunk = outgoing.scope.tenant, outgoing.scope.job, outgoing.scope.chunk
+                act, name = args[0], outgoing.scope.pipeline
+                self.note_act(name, chunk, act, outgoing.identity)
             self.check_compensation(outgoing.scope, function, args)
         scope = outgoing.scope
         self.answered[scope.tenant, scope.job, scope.chunk] += 1

@@ -22,6 +22,7 @@ from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.limited_pipeline import metering
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
+from piecework_simulation.engine.faults import DEPLOYED
 from piecework_simulation.engine.world import QUEUES, World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.end_state import check_deleted, check_final_state
@@ -64,6 +65,8 @@ ORDERED_SHARE = 0.4
 PIPELINE_SHARE = 0.4
 #: The share of the schedules whose jobs have one of two queues.
 QUEUES_SHARE = 0.3
+#: The shares of the workers that have the second version, one after the other.
+DEPLOYMENTS = ((1.0,), (0.5,), (0.5, 1.0), (1.0, 0.0), (0.5, 0.0))
 #: The calls that the budget of a job pays for; 0: it has no budget.
 BUDGETS = (0, 0, 0, 1, 3, 8, 30)
 #: The calls by which a budget is raised at the end: no schedule makes more.
@@ -130,6 +133,9 @@ class ScheduleDriver:
                 acts.create_task(self.deny_service(deadline_at))
             if self.world.faults.fires("process.stop"):
                 acts.create_task(self.stop_workers(deadline_at))
+            if self.fleet.deployment is not None:
+                self.world.faults.fired[DEPLOYED] += 1
+                acts.create_task(self.deploy(self.fleet.deployment.rng, deadline_at))
         self.end_faults()
         await self.wait_until_jobs_end()
         await self.compensate_jobs()
@@ -229,6 +235,13 @@ class ScheduleDriver:
             await asyncio.sleep(self.world.rng.uniform(1.0, FAULTS_S / 2))
             self.fleet.stop_worker()
 
+    async def deploy(self, rng: Random, deadline_at: float) -> None:
+        """Deploy the second version to some workers or all, and perhaps go back."""
+        for share in rng.choice(DEPLOYMENTS):
+            left = deadline_at - self.world.loop.moment
+            await asyncio.sleep(max(0.0, rng.random() * left))
+            self.fleet.deploy(share)
+
     async def deny_service(self, deadline_at: float) -> None:
         """Let a service refuse every request for a while, as a wrong policy does."""
         world, rng = self.world, self.world.rng
@@ -248,6 +261,8 @@ class ScheduleDriver:
         for process in self.world.processes:
             process.fuse = 0
             self.world.loop.thaw(process)
+        if (deployment := self.fleet.deployment) is not None:
+            self.fleet.deploy(deployment.rng.choice((0.0, 1.0)))
 
     async def wait_until_jobs_end(self) -> None:
         """Wait until every job has ended.

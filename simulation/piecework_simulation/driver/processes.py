@@ -50,6 +50,7 @@ from piecework_orchestrator.operate.retry import RetryRequest, retry
 from piecework_orchestrator.reading.selection import Filter
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
+from piecework_simulation.driver.deployments import Deployment
 from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.runtimes import open_runtime
@@ -63,6 +64,8 @@ from piecework_worker.worker import Worker
 
 #: Seconds after which a dead worker's place is taken by a new one, at most.
 RESTART_S = 8.0
+#: The share of the workers of another version that a deployment kills.
+KILLED_SHARE = 0.3
 
 
 #: What an operator sets: lower and higher limits than the pipelines declare, and no
@@ -118,8 +121,11 @@ class FleetDriver:
     world: World
     pipelines: Mapping[str, Pipeline]
     log: Log
+    deployment: Deployment | None = None
     started: int = 0
     workers: dict[Process, asyncio.Event] = field(default_factory=dict)
+    #: The version of the pipelines of each worker.
+    versions: dict[Process, int] = field(default_factory=dict)
     reconcilers: list[Process] = field(default_factory=list)
     #: The code version of each pipeline, in the workers that start from now on.
     code_versions: Mapping[str, str] = field(default_factory=dict)
@@ -140,9 +146,15 @@ class FleetDriver:
         self.workers[process] = stop
         rt = open_runtime(self.world, process)
         children = cast("Isolation", SimulatedChildren(rt.settings.blocked_child_s))
+        pipelines, code = self.pipelines, self.code_versions
+        if self.deployment is not None:
+            self.versions[process] = version = self.deployment.version()
+            pipelines = self.deployment.pipelines(version)
+            code = dict.fromkeys(pipelines, f"version {version}")
+            self.world.note(process, f"has version {version}", None)
         services = open_services(
-            *(rt, process.name, self.pipelines, self.log, children, queues),
-            code_versions=self.code_versions,
+            *(rt, process.name, pipelines, self.log, children, queues),
+            code_versions=code,
         )
         blocked = services.stages.blocked_loop.stages
         process.on_blocked = lambda pipeline, stage: blocked.add((pipeline, stage))
@@ -151,6 +163,7 @@ class FleetDriver:
 
         def restart() -> None:
             self.workers.pop(process, None)
+            self.versions.pop(process, None)
             self.restart_later(lambda: self.worker(reconcile=reconcile, queues=queues))
 
         self.on_end(process, task, restart)
@@ -190,10 +203,30 @@ class FleetDriver:
         """Send SIGTERM to some worker."""
         alive = [p for p in self.workers if not p.dead]
         if alive:
-            process = self.world.rng.choice(alive)
-            self.world.note(process, "SIGTERM", None)
-            # The process handles a signal itself, when it runs again.
-            self.world.start(process, set_stop_event(self.workers[process]))
+            self.stop(self.world.rng.choice(alive))
+
+    def stop(self, process: Process) -> None:
+        """Send SIGTERM to a worker."""
+        self.world.note(process, "SIGTERM", None)
+        # The process handles a signal itself, when it runs again.
+        self.world.start(process, set_stop_event(self.workers[process]))
+
+    def deploy(self, share: float) -> None:
+        """Give the second version to that share of the workers; end the others.
+
+        Some of those that must go are killed.
+        """
+        if self.deployment is None:
+            return
+        self.deployment.share = share
+        self.world.note(None, f"{share:.0%} of the workers get version 2", None)
+        for process, version in [*self.versions.items()]:
+            if version - 1 == share or process.dead:
+                continue
+            if self.deployment.rng.random() < KILLED_SHARE:
+                self.world.kill(process)
+            else:
+                self.stop(process)
 
     # ── operators: each command is a process, and may die midway ────────────
 

@@ -13,6 +13,8 @@ from typing import Any
 from piecework.domain.identity import path_of
 from piecework.settings import Settings
 from piecework_simulation.driver.actions import ScheduleDriver, Workload
+from piecework_simulation.driver.deployments import ACTS, draw_deployment
+from piecework_simulation.driver.pipelines import travel
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.faults import Faults, swarm
 from piecework_simulation.engine.leftovers import leftovers_discarded
@@ -107,6 +109,10 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
         for n, p in pipelines.items()
     }
     fleet = FleetDriver(world, pipelines, attach_checkers(world, invariants, provider))
+    apart = Random(seed)  # the other draws of a seed stay as they were
+    fleet.deployment = draw_deployment(pipelines, apart)
+    if fleet.deployment is not None:
+        invariants.acts.pipelines = {travel.name: ACTS}
     driver = ScheduleDriver(world, invariants, fleet, provider, workloads)
     began = world.loop.moment
     with leftovers_discarded(world):
@@ -147,6 +153,8 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     provider.check_request = invariants.budgets.check_request
     provider.check_start = invariants.check_start
     provider.check_answer = invariants.check_answer
+    provider.note_act = invariants.acts.note
+    invariants.acts.records = provider.records
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message
     PROVIDER.set(provider)

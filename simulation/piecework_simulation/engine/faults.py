@@ -77,6 +77,8 @@ EVENTS: Mapping[str, float] = {
     "operator.submit_again": 0.2,
     "operator.limits": 0.3,
 }
+#: A deployment of another version of a pipeline: its schedules draw it apart.
+DEPLOYED = "operator.deploy"
 KINDS: Mapping[str, float] = {
     **REQUESTS,
     **AWS,

@@ -27,6 +27,7 @@ from piecework_simulation.coverage import (
     chunk_transitions,
     job_transitions,
 )
+from piecework_simulation.invariants.acts import ActInvariants
 from piecework_simulation.invariants.budgets import BudgetInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
@@ -74,6 +75,7 @@ class Invariants:
     paused_until: dict[str, float] = field(default_factory=dict)
     suspects: dict[tuple[str, ChunkKey], bool] = field(default_factory=dict)
     compensates_again: dict[ChunkKey, bool] = field(default_factory=dict)
+    acts: ActInvariants = field(init=False)
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
     pivots: PivotInvariants = field(init=False)
@@ -87,6 +89,7 @@ class Invariants:
         self.questions = QuestionInvariants(
             self.world, self.report_violation, self.transitions
         )
+        self.acts = ActInvariants(self.report_violation)
         self.streams = StreamInvariants(self.report_violation, self.world.now)
         self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)

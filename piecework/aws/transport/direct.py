@@ -334,3 +334,8 @@ class Body:
     async def read(self, most: int = -1) -> bytes:
         """Return the next bytes; without a number, all."""
         return self.content.read(most)
+
+    async def iter_chunks(self, size: int) -> AsyncIterator[bytes]:
+        """Yield the rest in blocks, as a submit reads its input from S3."""
+        while block := self.content.read(size):
+            yield block

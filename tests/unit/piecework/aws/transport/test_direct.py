@@ -24,6 +24,7 @@ from piecework.aws.transport.direct import (
     DirectClient,
     Listeners,
 )
+from piecework_orchestrator.submit.intake.json_lines import object_blocks
 
 pytestmark = pytest.mark.usefixtures("one_moment")
 
@@ -311,6 +312,14 @@ async def test_only_a_whole_object_is_read_into_memory() -> None:
     async with found["Body"] as body:
         assert (b"al", b"l") == (await body.read(2), await body.read())
     assert ["get_object"] == sdk.asked
+
+
+async def test_a_submit_reads_its_input_from_s3_in_blocks() -> None:
+    wire = Wire(answer(b'{"n": 1}\n{"n": 2}\n', 206, content_range="bytes 0-17/18"))
+    client = client_of(wire, Sdk(), "s3")
+    blocks = object_blocks("s3://inbox/rows.jsonl", client)
+
+    assert b'{"n": 1}\n{"n": 2}\n' == b"".join([block async for block in blocks])
 
 
 async def test_a_range_of_an_object_needs_no_sdk() -> None:

@@ -250,6 +250,7 @@ async def deploy_stacks(actors: Actors) -> None:
     """Read stacks, change one, propose another; an active job blocks `destroy`."""
     image = f"some/image@sha256:{'0' * 64}"
     given = f"--image {image} --pipelines some.module --vpc vpc-1 --subnets a,b"
+    given += " --owner team --runbook page"
     for words, code in (
         ("status", 0),
         ("deploy --stack data --parameter Protect=false --yes", 0),

@@ -75,7 +75,7 @@ def test_losing_sight_of_what_was_never_seen_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("unchanged_s", "left_s", "waits"),
     [
-        (0, 60, 60),  # alive, as far as anybody knows
+        (0, 60, 60),  # alive, as far as any process knows
         (20, 40, 40),
         (30, 0, 0),  # no change for half a lease, and over by the owner's clock
         (29, 0, 1),

@@ -286,7 +286,8 @@ class CallAttempts:
             return None
         stage, longest = call.scope.stage, dependency.timeout_s
         arguments = call.digest[:DIGEST_LENGTH]
-        called = Called(function_text(call.bound.func), arguments)
+        function = function_text(call.bound.func)
+        called = Called(function, arguments, dependency.name)
         await ledger.begin(call.key, stage, dependency.effect, longest, called)
         return ledger
 

@@ -27,6 +27,13 @@ from piecework.calls.call import (
     call_key,
     copy_arguments,
 )
+from piecework.calls.earlier import (
+    QUIET_S,
+    EarlierCalls,
+    site_text,
+    was_not_asked,
+    would_repeat,
+)
 from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, operation_ref
 from piecework.calls.fallback import answered_by_key, call_with_fallbacks
 from piecework.calls.in_flight import EffectDrain, InFlight
@@ -36,7 +43,15 @@ from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text
-from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Asking, Sleeping
+from piecework.domain.moments import iso
+from piecework.domain.outcome import (
+    CHANGED_CODE,
+    MAX_BUDGET_DEFERRALS,
+    OTHER_WORKERS,
+    Asking,
+    Deferred,
+    Sleeping,
+)
 from piecework.domain.protocols import (
     AlreadyDone,
     CancelRequestedError,
@@ -53,6 +68,7 @@ from piecework.domain.protocols import (
 from piecework.domain.question import Ask, QuestionState
 from piecework.domain.result_types import result_schema, result_type
 from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
+from piecework.errors.classify import classify
 from piecework.resilience.retry import Answered, Failed
 
 R = TypeVar("R")
@@ -76,6 +92,7 @@ class Caller:
         recent_io: The arguments and answers of the last calls.
         fallbacks_used: The calls that a fallback has answered, by call key.
         equal_calls: Makes the calls, each of which may answer those of other chunks.
+        earlier: What earlier claims did, which newer code may not ask for.
         functions: The functions that the current run of a stage has called.
         stop_reason: Why the stage must not go on. A call found the claim lost, the job
             cancelled before its pivot, or our tables unavailable. Or the stage waits.
@@ -99,6 +116,7 @@ class Caller:
     asked: Counter[str] = field(default_factory=Counter)
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
+    earlier: EarlierCalls = field(default_factory=EarlierCalls)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
     functions: CalledFunctions = field(default_factory=CalledFunctions)
@@ -133,24 +151,14 @@ class Caller:
         await self._wait_turn()
         if self.stop_reason is not None:
             raise self.stop_reason
-        digest = digest or digest_of(args, kwargs)
-        key = call_key(scope, dependency, function, digest)
-        self.functions.require_same(key, function)
-        result_type(function)  # refuses before anything is sent
-        bound = copy_arguments(function, args, kwargs)
-        operation = None
-        if dependency.by is not None and not dependency.fallback:
-            parts = bound.args, bound.keywords
-            operation = operation_ref(scope.tenant, dependency, function, *parts)
-        made = self.counts.made
-        call = Call(key, scope, dependency, bound, digest, operation, made)
-        shared = answered_by_key(call) if dependency.fallback else key
+        call = self._requested(scope, dependency, function, args, kwargs, digest)
+        shared = answered_by_key(call) if dependency.fallback else call.key
         if (equal := await self._end_in_flight(shared)) is not None:
             return equal
         result = self._pending[shared] = asyncio.get_running_loop().create_future()
         self._tasks[shared] = asyncio.current_task()
         if not dependency.fallback:
-            self.recent_io.append((bound.args, bound.keywords))
+            self.recent_io.append((call.bound.args, call.bound.keywords))
         try:
             if dependency.fallback:
                 end = await call_with_fallbacks(
@@ -163,11 +171,14 @@ class Caller:
                 )
             else:
                 with self.gate.request():
-                    if dependency.effect is not Effect.PURE:
+                    if self.earlier.unasked:
+                        await self._wait_for_earlier(call)
+                    if self._is_effect(call):
                         end = await self._effect(call)
                     elif (stored := await self._stored(call)) is not None:
                         end = Answered(stored)
                     else:
+                        self.earlier.note_made(call)
                         end = await self._made(call, self.gen)
                         await self._store(call, end)
             self._note_end(end)
@@ -184,7 +195,82 @@ class Caller:
             raise
         finally:
             del self._pending[shared], self._tasks[shared]
+            self.earlier.wake()
             self.progress()
+
+    async def _wait_for_earlier(self, call: Call) -> None:
+        """Wait until the stage has asked for what earlier claims did.
+
+        Raises:
+            WaitRequestedError: The stage can make no other progress.
+        """
+        earlier = self.earlier
+        if not earlier.blocking(call):
+            return
+        with self.gate.waiting(), earlier.holding():
+            while left := earlier.blocking(call):
+                if self.stop_reason is not None:
+                    raise self.stop_reason
+                others = self._starting or self.gate.requested > earlier.held
+                if not await earlier.changed(None if others else QUIET_S):
+                    raise self._stop_for_code(call.scope, would_repeat(call, left))
+
+    def require_asked(self, scope: CallScope) -> None:
+        """Require that a stage has asked for all effects of earlier claims.
+
+        Raises:
+            WaitRequestedError: It has not: the chunk stops at the end of the stage.
+        """
+        if left := self.earlier.left_in(scope.stage):
+            raise self._stop_for_code(scope, was_not_asked(scope.stage, left))
+
+    def _stop_for_code(self, scope: CallScope, message: str) -> WaitRequestedError:
+        """Return why the stage must not go on with this worker's code."""
+        error = PermanentError(message, code=CHANGED_CODE)
+        failure = classify(
+            error,
+            stage=scope.stage,
+            at=iso(self.clock()),
+            correlation_id=f"{scope.job}/{scope.chunk}",
+        )
+        waits = Deferred(failure, 0.0, OTHER_WORKERS)
+        self.stop_reason = WaitRequestedError(waits)
+        self.earlier.wake()
+        return self.stop_reason
+
+    def _is_effect(self, call: Call) -> bool:
+        """Return whether the ledger has the call, or will have it.
+
+        A call that is declared pure now may have been an effect in an earlier claim.
+        """
+        has_effect = call.dependency.effect is not Effect.PURE
+        return has_effect or self.ledger.may_have_happened(call.key)
+
+    def _requested(
+        self,
+        scope: CallScope,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        digest: str,
+    ) -> Call:
+        """Return a call that a stage requests, if it can be told from others.
+
+        Raises:
+            UsageError, PermanentError: As `call` does.
+        """
+        digest = digest or digest_of(args, kwargs)
+        key = call_key(scope, dependency, function, digest)
+        self.functions.require_same(key, function)
+        result_type(function)  # refuses before anything is sent
+        bound = copy_arguments(function, args, kwargs)
+        operation = None
+        if dependency.by is not None and not dependency.fallback:
+            parts = bound.args, bound.keywords
+            operation = operation_ref(scope.tenant, dependency, function, *parts)
+        self.earlier.note_asked(key)
+        return Call(key, scope, dependency, bound, digest, operation, self.counts.made)
 
     async def _call_again(
         self, call: Call, dependency: Dependency, function: Callable[..., Any]
@@ -293,7 +379,7 @@ class Caller:
         if (value := await cache_get(self.responses, call)) is not None:
             self.counts.cached += 1
             self.attempts.usage.report_reused(call, value, "cached")
-            await self.journal.record(call.key, value)
+            await self.journal.record(call.key, value, site_text(call))
             return value
         return None
 
@@ -312,7 +398,7 @@ class Caller:
     async def _store(self, call: Call, end: Answered[str] | Failed) -> None:
         """Store the answer of a pure call in the journal and the shared cache."""
         if isinstance(end, Answered):
-            await self.journal.record(call.key, end.value)
+            await self.journal.record(call.key, end.value, site_text(call))
             await cache_put(self.responses, call, end.value)
 
     def _made(
@@ -327,7 +413,8 @@ class Caller:
         """Make a call with an effect, unless the ledger knows its answer."""
         dependency = call.dependency
         if not self.ledger.may_have_happened(call.key):
-            if call.operation and (stored := self._journalled(call)) is not None:
+            # Another chunk answered it, or it was declared pure when it was answered.
+            if (stored := self._journalled(call)) is not None:
                 return Answered(stored)
             execution = self._execute(call, self.gen, doubtful=False)
             return await self.effect_drain.run_to_completion(
@@ -446,6 +533,7 @@ class Caller:
         if not isinstance(self.stop_reason, StoreError):
             self.stop_reason = None
         self.counts.forward = False
+        self.earlier.start_compensating()
         self.gate.keep_open()
         self.attempts.retry_time = replace(self.attempts.retry_time, spent=0.0)
         self.attempts.enforce_retry_budget = (

@@ -73,6 +73,11 @@ class PauseGate:
             self._waiting -= 1
 
     @property
+    def requested(self) -> int:
+        """The calls that were requested, and are not answered yet."""
+        return self._requested
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a requested call is not in flight: its stage is not hung."""
         return self._waiting > 0

@@ -108,6 +108,10 @@ class Chunk:
         "row that has them.",
         kind="map",
     )
+    patched_in_gen = ShownNumber(
+        "The generation since which its payload differs from the submitted one; None: "
+        "it does not."
+    )
     started_at = OptionalText(
         "When its present or last stage started; empty: it was never claimed."
     )
@@ -214,6 +218,14 @@ class Chunk:
     # The calls.
     calls = Count("The calls that a dependency answered.")
     cached_calls = Count("The calls that the shared cache or an equal call answered.")
+    calls_paid_again = Count(
+        "The pure calls that were answered before, and that newer code made again "
+        "with other arguments."
+    )
+    effects_in_doubt = Count(
+        "The effects that were in doubt at its end, without "
+        "those that an operator has resolved since."
+    )
     calls_after_cancel = Count("The calls that ended after the cancel request.")
     call_usage = Decoded(
         CallUsage.read,

@@ -108,6 +108,15 @@ def function_text(function: Callable[..., Any]) -> str:
     return json.dumps(["at", function.__module__, name])
 
 
+def function_words(function: str) -> str:
+    """Return the name of a function from the text that stands for it."""
+    try:
+        kind, first, second = json.loads(function)
+    except ValueError:
+        return function or "a call"
+    return f"{first}.{second}" if kind == "at" else f"{first} {second}".strip()
+
+
 def operation_name(function: Callable[..., Any]) -> str:
     """Return the name of a function that is being decorated: nothing leads to it yet.
 

@@ -238,6 +238,19 @@ class Job:
         "The number of chunks by final status; None: it has never ended.",
         kind="map",
     )
+    effects_in_doubt = Count(
+        "The effects in doubt of its ended chunks, since its last end; without those "
+        "that an operator has resolved."
+    )
+    changes_accepted_at = OptionalText(
+        "Until when what earlier claims did stops no newer code; empty: an operator "
+        "has accepted no change."
+    )
+    changes_accepted_by = ShownText("The operator who accepted it; empty: none did.")
+    changes_accepted_why = ShownText("Why; empty: none did.")
+    changes_accepted_for = ShownText(
+        "The code version that goes on; empty: each one, or none."
+    )
     join_usage = Decoded(
         CallUsage.read,
         "What the calls of its earlier joins used; each generation has a new join.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from piecework.domain.effect import Effect
     from piecework.domain.happened import KnownEffect
-    from piecework.domain.outcome import Asking, Sleeping
+    from piecework.domain.outcome import Asking, Deferred, Sleeping
     from piecework.domain.question import QuestionRow
     from piecework.errors import ErrorEnvelope
 
@@ -51,7 +51,7 @@ class CancelRequestedError(BaseException):
 
 
 class WaitRequestedError(BaseException):
-    """The stage sleeps, or asks a person: the chunk gives up its worker.
+    """The chunk gives up its worker: its stage sleeps, asks, or must not go on.
 
     Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
 
@@ -59,7 +59,7 @@ class WaitRequestedError(BaseException):
         wait: The outcome of the claim.
     """
 
-    def __init__(self, wait: Sleeping | Asking) -> None:
+    def __init__(self, wait: Sleeping | Asking | Deferred) -> None:
         super().__init__(wait)
         self.wait = wait
 
@@ -112,8 +112,11 @@ class Journal(Protocol):
     def recall(self, key: str) -> str | None:
         """Return the JSON answer of an earlier call, or None."""
 
-    async def record(self, key: str, value: str) -> None:
-        """Remember an answer; it may be written later, in a batch."""
+    async def record(self, key: str, value: str, site: str = "") -> None:
+        """Remember an answer; it may be written later, in a batch.
+
+        `site`: what was called, as `site_text` names it; empty: a sleep.
+        """
 
 
 class Questions(Protocol):
@@ -202,6 +205,7 @@ class Called:
 
     function: str
     arguments: str
+    dependency: str = ""
 
 
 class Ledger(Protocol):

@@ -191,6 +191,8 @@ class EffectRow(Row):
     stage = Text("The stage that caused it; see `keys.compensation_stage`.")
     called = ShownText("The function that was called.")
     arguments = ShownText("The beginning of the digest of its arguments.")
+    dependency = ShownText("The dependency that was called.")
+    code_version = ShownText("The code version of that claim; empty: not known.")
     gen = OptionalNumber("The generation of the key that the provider got.")
     fence = OptionalNumber("The claim that wrote its intent.")
     started_at = Text("When its intent was written.")
@@ -299,11 +301,12 @@ class CallsRow(Row):
 
     packed_answers = Decoded(
         raw,
-        "The answers on the page: their JSON by the key of the call, as "
-        "compressed JSON.",
+        "The answers on the page, as compressed JSON: for each function that was "
+        "called, their JSON by the key of the call. A sleep has only its key.",
         "answers",
         kind="bytes",
     )
+    code_version = ShownText("The code version of its claim; empty: not known.")
     large = Decoded(
         mapping, "The objects of large answers, by the key of the call.", kind="map"
     )
@@ -318,7 +321,22 @@ class CallsRow(Row):
 
     def read_answers(self) -> dict[str, Any]:
         """Return the answers on the page, by the key of the call."""
-        return read_packed(self.item, "answers", self.what)
+        found: dict[str, Any] = {}
+        for name, group in read_packed(self.item, "answers", self.what).items():
+            found |= group if isinstance(group, dict) else {name: group}
+        return found
+
+    def read_sites(self) -> dict[str, str]:
+        """Return what each call on the page called, by its key, as `site_text` does."""
+        groups = read_packed(self.item, "answers", self.what)
+        sites = {
+            key: site
+            for site, group in groups.items()
+            if isinstance(group, dict)
+            for key in group
+        }
+        large = self.large.items()
+        return sites | {key: str(e["site"]) for key, e in large if e.get("site")}
 
     @property
     def count(self) -> int:
@@ -328,8 +346,17 @@ class CallsRow(Row):
     @property
     def fence(self) -> int:
         """The claim that wrote it, from its sort key."""
+        return self._claim[1]
+
+    @property
+    def gen(self) -> int:
+        """The generation of that claim."""
+        return self._claim[0]
+
+    @property
+    def _claim(self) -> tuple[int, int]:
         part = str(self.item.get("sk", "")).partition(keys.CALLS_ROWS)
-        return keys.claim_of_part(part[1] + part[2])[1] if part[1] else 0
+        return keys.claim_of_part(part[1] + part[2])[:2] if part[1] else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

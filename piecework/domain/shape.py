@@ -165,10 +165,10 @@ def reasons(old: Shape, new: Shape, rows: ChunkRows) -> Iterator[str]:
         return
     for name, kind in before.effects.items():
         now = after.effects.get(name, kind)
-        if (kind == Effect.PURE) != (now == Effect.PURE):
+        if kind == Effect.PURE != now:
             yield (
                 f"the effect of {name!r} was {kind} and is {now} now, in the stage "
-                f"{rows.stage!r} that has begun: what it has sent would be sent again"
+                f"{rows.stage!r} that has begun: no record tells what it has sent"
             )
 
 

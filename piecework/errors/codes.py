@@ -1169,6 +1169,12 @@ ROWS: Final = (
     ),
     # job
     Code(
+        "job.changes.none",
+        PERMANENT,
+        "Newer code has stopped no chunk of the job, so there is nothing to accept.",
+        "`piecework jobs explain JOB` says what the job waits for.",
+    ),
+    Code(
         "job.budget.none",
         PERMANENT,
         "The job was submitted without a budget of that kind, so none can be set.",

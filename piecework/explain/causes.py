@@ -44,6 +44,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     job_causes.cancel_unfinished,
     job_causes.progressing,
     job_causes.letters_open,
+    job_causes.effects_in_doubt,
     chunk_causes.keys_in_order,
     chunk_causes.limits_used,
     job_causes.code_changed,

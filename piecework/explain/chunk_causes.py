@@ -50,6 +50,8 @@ def code_changed(view: View) -> Iterator[Finding]:
     why = "the pipeline has changed, and its new version is not safe for them"
     if lacks and all(chunk.error_code == NO_STAGE_CODE for chunk in waiting):
         why = f"the workers' pipeline has no stage {', '.join(sorted(lacks))}"
+    if told := (view.at.stopped or {}).get("now", ""):
+        why = told[:1].lower() + told[1:].rstrip(".")
     yield view.finding(
         "version.safe_needed",
         f"Chunks wait for another version of the code: {why}.{last}",

@@ -154,7 +154,8 @@ FINDINGS: Final = {
             "chunks, or it lacks their stage. They wait for another version, ten times "
             "in about half an hour, and spend no attempt. Then they are dead letters.",
             "Run workers of the version before, or of one that keeps what the chunk "
-            "names.",
+            "names. Or let the new code go on: `piecework jobs accept-changes JOB "
+            "--dry-run` says what that does.",
             "piecework chunks show {job} {chunk}",
         ),
         Kind(
@@ -170,6 +171,14 @@ FINDINGS: Final = {
             "The job has ended, and some of its dead letters are open.",
             "Correct the causes, then redrive or discard the dead letters.",
             "piecework dlq stats --job {job}",
+        ),
+        Kind(
+            "effects.in_doubt",
+            Rank.NEEDS_OPERATOR,
+            "The job has ended, and effects of its chunks are in doubt. A chunk with a "
+            "result may have left one, too.",
+            "Look into the other system, then record what you have found.",
+            "piecework effects list {job}",
         ),
         Kind(
             "dependency.paused",

@@ -236,6 +236,15 @@ def letters_open(view: View) -> Iterator[Finding]:
         yield view.finding("dead_letters.unread", message, 0)
 
 
+def effects_in_doubt(view: View) -> Iterator[Finding]:
+    """Find that ended chunks have left effects in doubt."""
+    job = view.at.job
+    if (number := job.effects_in_doubt) and job.status.ended:
+        noun = "effect is" if number == 1 else "effects are"
+        message = f"{number} {noun} in doubt."
+        yield view.finding("effects.in_doubt", message, 0, since=job.finished_at)
+
+
 def climbed(climbs: Sequence[Climb]) -> str:
     """Return which rungs dead letters have reached, and which one comes next when."""
     last = Counter(

@@ -8,9 +8,9 @@ tell how fast the chunks end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -24,6 +24,7 @@ from piecework.domain.rows import WorkerRow
 from piecework.domain.states import JobStatus
 from piecework.domain.webhook import Webhook
 from piecework.errors import StoreError
+from piecework.explain.changed import is_stopped, stop_document
 from piecework.explain.finish_time import (
     RECENT_SHARE,
     ChunkTimes,
@@ -39,7 +40,7 @@ from piecework.resilience.budget import (
     key_of_tenant,
 )
 from piecework.store.breakers import FleetRecord, read_fleet
-from piecework.store.checkpoints import read_effects
+from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
 from piecework.store.dead_letters import is_open, keys_stopped_by
 from piecework.store.effects import INTENT, UNKNOWN
@@ -141,6 +142,8 @@ class Situation:
         workers: The last reports of all workers; None: cannot be read.
         webhooks: The webhooks of the tenant; None: cannot be read.
         lease_s: The seconds of a lease, if its worker does not report them.
+        stopped: What old and new code do in the first chunk that newer code stopped,
+            as `stop_document` returns it; None: it stopped none of those read.
         quota_wait_s: The seconds for which a call waits in its worker at most.
     """
 
@@ -155,6 +158,7 @@ class Situation:
     workers: Sequence[WorkerRow] | None = None
     webhooks: Sequence[Webhook] | None = None
     lease_s: float = 60.0
+    stopped: Mapping[str, Any] | None = None
     quota_wait_s: float = 300.0
 
 
@@ -194,8 +198,22 @@ async def read_situation(
         workers=workers,
         webhooks=hooks,
         lease_s=rt.settings.lease_s,
+        stopped=await read_stopped(rt, open_),
         quota_wait_s=rt.settings.quota_wait_s,
     )
+
+
+async def read_stopped(rt: Reading, open_: OpenChunks) -> Mapping[str, Any] | None:
+    """Return what old and new code do in the first chunk that newer code stopped."""
+    found = min(filter(is_stopped, open_.chunks), key=number_of, default=None)
+    if found is None or not open_.exact:  # a large job has no request left
+        return None
+    return stop_document(found, await read_work(rt.table, found.ref, found))
+
+
+def number_of(chunk: Chunk) -> int:
+    """Return the number of a chunk."""
+    return chunk.ref.chunk
 
 
 async def read_chunks(

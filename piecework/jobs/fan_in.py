@@ -57,6 +57,8 @@ class Certificate(BaseModel):
         patched: The number of each chunk whose payload a redrive has replaced, and the
             SHA-256 of the new payload.
         code_versions: How many chunks were claimed last by each code version.
+        effects_in_doubt: The number of each chunk with effects in doubt, and how many.
+        paid_again: How many pure calls newer code made again.
         left_out_rows: How many refused rows of the input the submit left out.
         left_out: The first of these rows, such as `line 3`.
     """
@@ -79,6 +81,8 @@ class Certificate(BaseModel):
     tolerated: int = 0
     stopped: str = ""
     code_versions: dict[str, int] = {}
+    effects_in_doubt: dict[int, int] = {}
+    paid_again: int = 0
     left_out_rows: int = 0
     left_out: list[str] = []
     results: dict[int, str]
@@ -187,7 +191,8 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
         "quiesced_at": snapshot.quiesced_at(job.cancelled_at),
         "calls_after_cancel": snapshot.calls_after_cancel,
     }
-    facts = await store_certificate(rt, certificate) | measured
+    had_doubt = job.effects_in_doubt > 0
+    facts = await store_certificate(rt, certificate, had_doubt=had_doubt) | measured
     return await rt.transitions.cancelled(job, facts)
 
 
@@ -229,6 +234,8 @@ def certify(
         tolerated=job.tolerated_chunks,
         stopped=job.stopped_code,
         code_versions=dict(sorted(snapshot.by_version.items())),
+        effects_in_doubt=snapshot.in_doubt,
+        paid_again=snapshot.paid_again,
         left_out_rows=job.left_out_rows,
         left_out=job.left_out,
     )
@@ -249,12 +256,17 @@ def status_from(
     return JobStatus.PARTIAL
 
 
-async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, Any]:
+async def store_certificate(
+    rt: Runtime, certificate: Certificate, *, had_doubt: bool
+) -> dict[str, Any]:
     """Store a certificate; return the attributes of the job's item that refer to it.
+
+    `had_doubt`: whether the job's item counts effects in doubt.
 
     The key contains the hash. If two workers end a job at once, one write is refused,
     and its object must not replace the other's.
     """
+    doubtful = sum(certificate.effects_in_doubt.values())
     content = encode(certificate)
     sha256 = keys.sha256(content)
     key = keys.certificate_key(
@@ -264,6 +276,7 @@ async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, 
         "certificate": await rt.objects.put(key, content),
         "certificate_sha256": sha256,
         "outcomes": certificate.outcomes,
+        **({"effects_in_doubt": doubtful} if doubtful or had_doubt else {}),
     }
 
 

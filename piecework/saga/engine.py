@@ -177,7 +177,12 @@ async def compensate(
                 step.stage.name, checkpoints.compensation_gen
             )
             ctx.effects = await ctx.caller.ledger.known_effects(step.stage.name)
-            failed = await compensate_stage(step.stage, ctx, failure)
+            try:
+                failed = await compensate_stage(step.stage, ctx, failure)
+            except WaitRequestedError as request:
+                if isinstance(request.wait, Deferred):
+                    return request.wait
+                raise
             if failed is not None and (dependency := blocked_on(failed)):
                 counts, rng = ctx.caller.counts, ctx.caller.attempts.rng
                 exhausted = recovery.exhausted_failure(failed, counts, limits, times=2)

@@ -113,6 +113,7 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
     await caller.wait_for_calls()
     if caller.stop_reason is not None:
         raise caller.stop_reason
+    caller.require_asked(ctx.scope)
     if variant != COMPENSATE:
         ctx.values[stage.name] = values.decode(stage.run, value)
     return value

@@ -42,6 +42,8 @@ class JobSnapshot:
         calls: Calls of settled claims that a dependency answered and that were paid.
         cached_calls: Calls that a shared response answered.
         outages: How often an outage of AWS deferred a chunk.
+        paid_again: Pure calls that newer code made again.
+        in_doubt: How many effects of each chunk are in doubt since its end.
         lost_claims: Claims that ended without a settlement; `calls` lacks their calls.
         by_version: How many chunks were claimed last by each code version.
     """
@@ -54,6 +56,8 @@ class JobSnapshot:
     outages: int = 0
     lost_claims: int = 0
     by_version: Counter[str] = field(default_factory=Counter)
+    paid_again: int = 0
+    in_doubt: dict[int, int] = field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk, in the order of the chunks."""
@@ -75,6 +79,9 @@ class JobSnapshot:
         self.lost_claims += len(chunk.lost_fences)
         if version := chunk.code_version:
             self.by_version[version] += 1
+        self.paid_again += chunk.calls_paid_again
+        if chunk.effects_in_doubt:
+            self.in_doubt[chunk.ref.chunk] = chunk.effects_in_doubt
 
     @property
     def by_status(self) -> Counter[str]:

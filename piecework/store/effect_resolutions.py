@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.rows import EffectRow
 from piecework.domain.states import ChunkStatus
 from piecework.store.effects import DONE, IN_PROGRESS, INTENT, REFUSED, UNKNOWN
 from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import ItemWrite, Table, Written
 
+#: A chunk with a result may have left an effect that its stage did not wait for.
+ENDED = "#status = :seen AND #status IN (:dead, :cancelled, :succeeded) AND gen = :gen"
 #: A complete stage has used the answer, and does not run again.
 AT_ITS_STAGE = f"{ENDED_AS_READ} AND stage = :at"
 
@@ -38,13 +42,41 @@ class Resolution:
 
 
 async def resolve_effect(
-    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
+    table: Table,
+    chunk: Chunk,
+    row: EffectRow,
+    resolution: Resolution,
+    job: Job | None = None,
 ) -> bool:
-    """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
+    """Resolve an effect in doubt of an ended chunk; False: the state has changed.
+
+    Chunk and job then count one effect in doubt less, if they count it.
+    """
     doubtful = {"intent": INTENT, "unknown": UNKNOWN}
-    check = _ended_check(table, chunk, condition=ENDED_AS_READ)
+    counted = chunk.effects_in_doubt > 0
+    check = _on_ended(
+        table,
+        chunk,
+        condition=ENDED,
+        update="SET effects_in_doubt = effects_in_doubt - :one" if counted else "",
+        succeeded=ChunkStatus.SUCCEEDED,
+        **({"one": 1} if counted else {}),
+    )
     write = _resolving(table, chunk, row, resolution, condition=IN_PROGRESS, **doubtful)
-    return isinstance(await table.transact([check, write]), Written)
+    also = [_one_less(table, job)] if counted and job and job.effects_in_doubt else []
+    return isinstance(await table.transact([check, write, *also]), Written)
+
+
+def _one_less(table: Table, job: Job) -> ItemWrite:
+    """Return the write that counts one effect in doubt of a job less."""
+    return table.item_write(
+        "Update",
+        job.ref.pk,
+        keys.META_SK,
+        condition="effects_in_doubt > :zero AND gen = :gen",
+        update="SET effects_in_doubt = effects_in_doubt - :one",
+        values={"zero": 0, "one": 1, "gen": job.gen},
+    )
 
 
 async def correct_effect(
@@ -57,21 +89,22 @@ async def correct_effect(
     compensation is final.
     """
     resolved = {"done": DONE, "refused": REFUSED, "read": row.resolved_at}
-    check = _ended_check(table, chunk, condition=AT_ITS_STAGE, at=row.stage)
+    check = _on_ended(table, chunk, condition=AT_ITS_STAGE, at=row.stage)
     write = _resolving(
         table, chunk, row, resolution, condition=RESOLVED_AS_READ, **resolved
     )
     return isinstance(await table.transact([check, write]), Written)
 
 
-def _ended_check(
-    table: Table, chunk: Chunk, *, condition: str, **compared: str
+def _on_ended(
+    table: Table, chunk: Chunk, *, condition: str, update: str = "", **compared: Any
 ) -> ItemWrite:
     return table.item_write(
-        "ConditionCheck",
+        "Update" if update else "ConditionCheck",
         chunk.ref.pk,
         chunk.ref.sk,
         condition=condition,
+        **({"update": update} if update else {}),
         values={
             "seen": chunk.status,
             "dead": ChunkStatus.DEAD,

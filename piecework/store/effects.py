@@ -86,6 +86,7 @@ class EffectLedger:
         cancel: The cancel request on the chunk, if it came before the pivot's intent.
         cancel_of_lease: Returns the cancel request that the lease has seen, or None.
         usage: What its calls used: the row of an effect keeps that of its call.
+        code_version: That of the claim; empty: it is not known.
     """
 
     table: Table
@@ -96,6 +97,7 @@ class EffectLedger:
     cancel: CancelRequest | None = None
     cancel_of_lease: Callable[[], CancelRequest | None] = lambda: None
     usage: ClaimUsage = field(default_factory=new_usage)
+    code_version: str = ""
     _rows: dict[str, Item] = field(default_factory=dict)
     #: The answers of the effects whose end is not written yet, by key.
     _unwritten: dict[str, str] = field(default_factory=dict)
@@ -173,6 +175,15 @@ class EffectLedger:
         )
 
     @property
+    def in_doubt(self) -> int:
+        """How many effects are in progress, or unknown."""
+        rows = self._rows.items()
+        return sum(
+            row["state"] in {INTENT, UNKNOWN} and key not in self._unwritten
+            for key, row in rows
+        )
+
+    @property
     def pivot_is_untouched(self) -> bool:
         """Return whether no effect of the pivot has an intent, or may get one now."""
         asks = self._first_at_pivot.locked()
@@ -226,7 +237,8 @@ class EffectLedger:
                 is_counted = not by_operator or "paid_fence" in row
                 return AlreadyDone(answer, is_counted)
             case "INTENT" | "UNKNOWN" if row:
-                if effect is Effect.NON_IDEMPOTENT:
+                kinds = {str(effect), str(row.get("effect", effect))}
+                if kinds & {Effect.NON_IDEMPOTENT, Effect.PURE}:
                     return Unknown()
                 seconds = self.clock() - moment(row["started_at"])
                 return Proceed(row["gen"], seconds, is_counted="paid_fence" in row)
@@ -260,7 +272,12 @@ class EffectLedger:
             "fence": self.claim.fence,
             "max_duration_s": math.ceil(max_duration_s),
             **(
-                {"called": called.function, "arguments": called.arguments}
+                {
+                    "called": called.function,
+                    "arguments": called.arguments,
+                    "dependency": called.dependency or None,
+                    "code_version": self.code_version or None,
+                }
                 if called
                 else {}
             ),

@@ -321,6 +321,19 @@ class JobTransitions:
         values = {**move.values, "resumed_at": job.resumed_at}
         await self.table.update(replace(move, values=values), returning="NONE")
 
+    async def accept_changes(self, ref: JobRef, facts: dict[str, Any]) -> bool:
+        """Record that newer code goes on with the chunks of a job, and who says so."""
+        assignments = ", ".join(f"{name} = :{name}" for name in facts)
+        write = self.table.item_write(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition="attribute_exists(pk)",
+            update=f"SET {assignments}",
+            values=facts,
+        )
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
+
     async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING."""
         facts = {**facts, "cancelled_at": iso(self.clock())}

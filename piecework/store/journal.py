@@ -45,6 +45,7 @@ class CallJournal:
     Attributes:
         usage: What the calls of the claim used so far.
         is_lost: Whether another claim may own the chunk by now.
+        code_version: That of the claim; empty: it is not known.
     """
 
     table: Table
@@ -55,6 +56,7 @@ class CallJournal:
     log: structlog.stdlib.BoundLogger
     usage: ClaimUsage = field(default_factory=ClaimUsage)
     is_lost: Callable[[], bool] = lambda: False
+    code_version: str = ""
     _known: dict[str, str] = field(default_factory=dict)
     #: The claim that wrote a stored answer, and the number of answers on its page.
     _pages_of: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -63,6 +65,8 @@ class CallJournal:
     #: The answers that each earlier claim has stored, by its fence.
     _stored: Counter[int] = field(default_factory=Counter)
     _pending: dict[str, str] = field(default_factory=dict)
+    #: What was called, by the key of the call.
+    _sites: dict[str, str] = field(default_factory=dict)
     _dropped: dict[str, str] = field(default_factory=dict)
     _pages: int = 0
     _timer: asyncio.Task[None] | None = None
@@ -115,7 +119,7 @@ class CallJournal:
             default=0,
         )
 
-    async def record(self, key: str, value: str) -> None:
+    async def record(self, key: str, value: str, site: str = "") -> None:
         """Store an answer; it is written within `journal_flush_s`.
 
         The call that fills a page waits for its write. Calls that end meanwhile do not
@@ -123,6 +127,8 @@ class CallJournal:
         """
         self._known[key] = value
         self._pending[key] = value
+        if site:
+            self._sites[key] = site
         full = self.settings.journal_page
         if len(self._pending) >= full and not self._writing.locked():
             self._stop_timer()
@@ -165,7 +171,9 @@ class CallJournal:
     async def _write(self, batch: dict[str, str]) -> None:
         claim, self._pages = self.claim, self._pages + 1
         sk = keys.calls_sk(claim.ref.chunk, claim.gen, claim.fence, self._pages)
-        small, large = {}, {}
+        small: dict[str, Any] = {}
+        large: dict[str, Any] = {}
+        count = 0
         for key, value in batch.items():
             place = keys.call_value_key(claim.ref.tenant, claim.ref.job, key)
             try:
@@ -174,16 +182,20 @@ class CallJournal:
                 if self._patient:
                     raise
                 continue  # the small answers need no bucket
+            site = self._sites.get(key, "")
+            count += 1
             if "value" in entry:
-                small[key] = value
+                group = small.setdefault(site, {}) if site else small
+                group[key] = value
             else:
-                large[key] = entry
+                large[key] = entry | ({"site": site} if site else {})
         item: dict[str, Any] = {
             "answers": packed(small),
-            "count": len(small) + len(large),
+            "count": count,
             "large": large or None,
             "call_usage": self.usage.pure.item,
             "late": int(self.is_lost()) or None,
+            "code_version": self.code_version or None,
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(

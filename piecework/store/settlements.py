@@ -126,7 +126,8 @@ class Settlements:
         limit the wait (`piecework/saga/recovery.py`). `pivot_untried` is for the next
         claim. An outage of the store or the worker has its own counter: it must not use
         up the deferrals for a dependency. The error of an exhausted retry budget is in
-        the same transaction: it names the failure of the dependency.
+        the same transaction: it names the failure of the dependency. That of changed
+        code names the call that was about to be made.
         """
         counted = counted_as(claim)
         added = OUTAGE_COUNTERS.get(deferred.blocked_on, "deferrals")
@@ -152,7 +153,7 @@ class Settlements:
             "deferred",
             also_added=f", {added} :one",
         )
-        if code == BUDGET_CODE:
+        if code in {BUDGET_CODE, CHANGED_CODE}:
             writes.append(self._error_put(claim, deferred.failure, deferred=True))
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
@@ -304,6 +305,9 @@ class Settlements:
         calls: Calls,
         remove: str = "",
     ) -> ItemWrite:
+        if calls.in_doubt or claim.chunk.effects_in_doubt:
+            assignments += ", effects_in_doubt = :in_doubt"
+            values = {**values, "in_doubt": calls.in_doubt}
         return self._update(
             claim,
             "SET #status = :status, ended_at = :now, ended_by = :worker,"
@@ -435,6 +439,8 @@ class Calls:
     Attributes:
         made: Calls that a dependency answered.
         late: Calls among these that ended after a cancel request.
+        paid_again: Pure calls among these that only newer code made again.
+        in_doubt: The effects of the chunk that are in doubt.
         cached: Calls that the shared cache or an equal call answered.
         usage: What the calls of all settled claims of the chunk used, this one
             included.
@@ -443,12 +449,18 @@ class Calls:
     made: int
     late: int = 0
     cached: int = 0
+    paid_again: int = 0
+    in_doubt: int = 0
     usage: CallUsage = field(default_factory=CallUsage)
 
     @property
     def added(self) -> str:
         """The ADD clause for the chunk's counters."""
-        names = {"late": "calls_after_cancel", "cached": "cached_calls"}
+        names = {
+            "late": "calls_after_cancel",
+            "cached": "cached_calls",
+            "again": "calls_paid_again",
+        }
         more = "".join(
             f", {name} :{n}" for n, name in names.items() if n in self.values
         )
@@ -462,5 +474,10 @@ class Calls:
     @property
     def values(self) -> dict[str, Any]:
         """The values of both clauses."""
-        facts = {"late": self.late, "cached": self.cached, "usage": self.usage.item}
+        facts = {
+            "late": self.late,
+            "cached": self.cached,
+            "again": self.paid_again,
+            "usage": self.usage.item,
+        }
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}

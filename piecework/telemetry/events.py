@@ -134,6 +134,11 @@ _CHUNK: Final = {
         "error_code",
         "warning",
     ),
+    "chunk.effects_in_doubt": event(
+        "a chunk has ended, and effects of it are in doubt",
+        "effects",
+        "error",
+    ),
     "chunk.compensated": event(
         "the stages were compensated", "stages failed", "warning"
     ),

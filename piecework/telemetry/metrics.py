@@ -192,6 +192,11 @@ _COUNTS: Final = {
         "compensation.stage_failed",
         "the compensation of a stage failed; an operator repairs it",
     ),
+    "EffectsInDoubt": _count(
+        "chunk.effects_in_doubt",
+        "a chunk has ended, and an effect of it is in doubt",
+        field("effects"),
+    ),
     "BreakersOpened": _count(
         "breaker.opened",
         "a worker opened the circuit breaker of a dependency",

@@ -234,6 +234,8 @@ class MemoryChunk:
         try:
             end: T | Sleeping | Asking = await worker
         except WaitRequestedError as request:
+            if isinstance(request.wait, Deferred):  # no other version claims a chunk
+                raise
             end = request.wait
         except asyncio.CancelledError:
             if not self.faults.killed:

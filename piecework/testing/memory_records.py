@@ -68,8 +68,9 @@ class MemoryJournal:
         """Return a remembered result."""
         return self.calls.get(key)
 
-    async def record(self, key: str, value: str) -> None:
+    async def record(self, key: str, value: str, site: str = "") -> None:
         """Remember a result."""
+        del site
         self.calls[key] = value
 
     async def begin(

@@ -52,6 +52,8 @@ COMMAND_OF = {
     "compensation_plan": "jobs cancel",
     "set_priority": "jobs set-priority",
     "unpin": "jobs unpin",
+    "changes": "jobs accept-changes",
+    "accept_changes": "jobs accept-changes",
     "set_budget": "jobs set-budget",
     "budgets": "budgets list",
     "set_daily_budget": "budgets set",
@@ -344,6 +346,11 @@ def test_results_and_dead_letters_go_to_s3(
             "running",
             "effects resolve JOB 0 abc --outcome happened --answer null --yes",
             lambda j: j.resolve_effect(0, "abc", "", happened=True),
+        ),
+        (
+            "running",
+            "jobs accept-changes JOB --reason why --yes",
+            lambda j: j.accept_changes("why"),
         ),
     ],
 )

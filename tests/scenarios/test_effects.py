@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from piecework import Pipeline
@@ -123,6 +126,8 @@ async def test_an_effect_resolved_as_not_happened_is_repeated_with_a_fresh_key(
         ((*HAPPENED, "--answer", "{", *WHY), "cli.usage.invalid"),
         ((*NOT_HAPPENED, "--answer", "1", *WHY), "cli.usage.invalid"),
         ((*NOT_HAPPENED, "--reason", "x"), "cli.confirmation.needed"),
+        (("--all", *NOT_HAPPENED, *WHY), "cli.usage.invalid"),
+        (("--stage", "send_fax", *NOT_HAPPENED, *WHY), "cli.usage.invalid"),
     ],
 )
 async def test_an_incomplete_resolution_is_refused(
@@ -131,6 +136,49 @@ async def test_an_incomplete_resolution_is_refused(
     await scenario.submit(faxing, [Item(n=7)])
     done = await piecework("effects", "resolve", "job-1", "0", "abc", *words)
     assert (2, True) == (done.exit_code, f"error {code}" in done.stderr)
+
+
+@pytest.mark.parametrize("words", [("--all", "--stage", "send_fax"), ("--file",)])
+async def test_many_effects_are_resolved_by_one_command(
+    scenario: Scenario, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    await scenario.submit(faxing, [Item(n=7), Item(n=8)])
+    async with scenario.worker():
+        await scenario.ended()
+    listed = (await piecework("effects", "list", "job-1", "-o", "json")).document
+    assert [0, 1] == [row["chunk"] for row in listed]
+    if words == ("--file",):
+        named = [{"chunk": row["chunk"], "key": row["effect_key"]} for row in listed]
+        named[0] |= {"outcome": "happened", "answer": "sent 7"}
+        named[1] |= {"outcome": "did-not-happen"}
+        lines = [*map(json.dumps, named), '{"chunk": 1, "key": "0"}']
+        file = tmp_path / "found.jsonl"
+        file.write_text("\n".join(lines))
+        resolve = ("effects", "resolve", "job-1", *words, str(file), *WHY)
+        refused = await piecework(*resolve)
+        assert (2, True) == (refused.exit_code, "Line 3 of" in refused.stderr)
+        lines[2] = '{"chunk": 1, "key": "zz", "outcome": "did-not-happen"}'
+        file.write_text("\n".join(lines))
+        done = await piecework(*resolve)
+        assert "1 effect of 3 were not resolved" in " ".join(done.stderr.split())
+        states = ["DONE", "REFUSED"]
+    else:
+        none = await piecework(
+            *("effects", "resolve", "job-1", "--all", "--stage", "other"),
+            *(*NOT_HAPPENED, *WHY),
+        )
+        assert "no effect is in doubt" in none.stderr
+        done = await piecework(
+            "effects", "resolve", "job-1", *words, *NOT_HAPPENED, *WHY, "-o", "json"
+        )
+        assert 0 == done.exit_code
+        states = ["REFUSED", "REFUSED"]
+    shown = [
+        (await piecework("chunks", "show", "job-1", n, "-o", "json")).document
+        for n in "01"
+    ]
+    assert states == [chunk["effects"][0]["state"] for chunk in shown]
+    assert [] == (await piecework("effects", "list", "job-1", "-o", "json")).document
 
 
 async def test_a_stopping_worker_leaves_an_effect_to_the_next_one(

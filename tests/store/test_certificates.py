@@ -35,7 +35,9 @@ async def test_a_late_certificate_does_not_replace_the_first(
     job = await store.put_job(JobStatus.CANCELLING, **facts)
     kept = [
         await store_certificate(
-            rt, certify(job, JobSnapshot(), NOW + late, "", JobStatus.CANCELLED)
+            rt,
+            certify(job, JobSnapshot(), NOW + late, "", JobStatus.CANCELLED),
+            had_doubt=False,
         )
         for late in (0.0, 1.0)
     ]

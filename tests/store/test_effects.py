@@ -13,7 +13,7 @@ from piecework.domain import keys
 from piecework.domain.effect import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow
-from piecework.domain.states import ChunkStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StoreError
 from piecework.store.effect_resolutions import (
     Resolution,
@@ -191,8 +191,40 @@ async def test_an_operator_resolves_nothing_of_a_chunk_that_may_go_on(
     await store.put(store.chunk.pk, sk, state="UNKNOWN", stage="first")
     await store.change(**moved) if moved else None
     as_seen = not moved or {"status": str(status)} == moved
-    may = as_seen and status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+    ended = {ChunkStatus.DEAD, ChunkStatus.CANCELLED, ChunkStatus.SUCCEEDED}
+    may = as_seen and status in ended
     assert may is await resolve_effect(store.table, chunk, IN_DOUBT, NOT_SEEN)
+
+
+@pytest.mark.parametrize(
+    ("of_chunk", "of_job", "moved", "left"),
+    [
+        (2, 5, {}, (1, 4)),
+        (2, 0, {}, (1, None)),
+        (0, 5, {}, (None, 5)),
+        (1, 1, {}, (0, 0)),
+        (2, 5, {"gen": 9}, (2, 5)),
+    ],
+)
+async def test_a_resolution_counts_one_effect_in_doubt_less(
+    store: Store,
+    of_chunk: int,
+    of_job: int,
+    moved: dict[str, Any],
+    left: tuple[int | None, int | None],
+) -> None:
+    counted = {"effects_in_doubt": of_chunk} if of_chunk else {}
+    chunk = await store.put_chunk(status="SUCCEEDED", **counted)
+    own = {"effects_in_doubt": of_job} if of_job else {}
+    job = await store.put_job(JobStatus.SUCCEEDED, **own)
+    await store.put(store.chunk.pk, keys.effect_sk(3, "key"), state="UNKNOWN", gen=2)
+    await store.change(**moved) if moved else None
+
+    done = await resolve_effect(store.table, chunk, IN_DOUBT, NOT_SEEN, job)
+
+    assert bool(moved) is not done
+    rows = await store.item(), await store.item(store.ref.pk, keys.META_SK)
+    assert left == tuple(row.get("effects_in_doubt") for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,16 @@ async def test_a_dead_letter_is_counted_in_its_own_generation(store: Store) -> N
     assert await count_failures(store, 3) == 0
 
 
+async def test_an_operator_accepts_newer_code_only_for_a_job(store: Store) -> None:
+    facts = {"changes_accepted_at": iso(NOW), "changes_accepted_by": "me"}
+    with store.unchanged():
+        assert not await store.transitions.accept_changes(store.ref, facts)
+    await store.put_job(S.RUNNING)
+    assert await store.transitions.accept_changes(store.ref, facts)
+    job = await store.jobs.read(store.ref)
+    assert ("me", iso(NOW)) == (job.changes_accepted_by, job.changes_accepted_at)
+
+
 async def end_by_pause(store: Store, job: Job) -> Any:
     return await store.transitions.pause(job, Pause("sample", "it has ended", "sample"))
 

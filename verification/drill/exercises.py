@@ -339,6 +339,12 @@ SINGLE: Final = (
     Exercise("cancelled", cancelled, "cancel.unfinished"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
     Exercise(
+        "in doubt",
+        lambda fleet: ends(fleet, "quick", "doubt"),
+        "effects.in_doubt",
+        "job.ended",
+    ),
+    Exercise(
         "dead letters",
         lambda fleet: ends(fleet, "quick", "refused"),
         "dead_letters.left",

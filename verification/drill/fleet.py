@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
@@ -18,6 +19,7 @@ from piecework import (
     CircuitBreaker,
     Context,
     Dependency,
+    Effect,
     Limits,
     PermanentError,
     Pipeline,
@@ -72,6 +74,8 @@ bank = Dependency(
 )
 model = Dependency("model", limits=Limits(requests_per_minute=1))
 
+fax = Dependency("fax", effect=Effect.NON_IDEMPOTENT, timeout=1.0)
+
 
 @bank.call
 async def transfer(n: int) -> int:
@@ -82,6 +86,14 @@ async def transfer(n: int) -> int:
 @model.call
 async def ask(n: int) -> int:
     """Answer, once a minute."""
+    return n
+
+
+@fax.call
+async def transmit(n: int, *, idempotency_key: str = "") -> int:
+    """Give no answer."""
+    del idempotency_key
+    await asyncio.sleep(SLOW_S)
     return n
 
 
@@ -101,6 +113,9 @@ async def work(ctx: Context[Order]) -> int:
             await ctx.sleep(hours=2)
         case "ask":
             await ctx.wait_for("approval", ask=f"Pay {n}?", timeout=7_200)
+        case "doubt":
+            with suppress(PermanentError):
+                await transmit(n)
         case "refused":
             raise PermanentError("This order is wrong.")
     return n

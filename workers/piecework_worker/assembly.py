@@ -106,7 +106,8 @@ def build_run(
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
     usage = ClaimUsage()
     journal = CallJournal(
-        table, objects, claim, settings, clock, log, usage, lease.is_lost
+        *(table, objects, claim, settings, clock, log, usage, lease.is_lost),
+        code_version=claim.code_version,
     )
     at_pivot = claim.chunk.direction == AT_PIVOT
     ledger = EffectLedger(
@@ -118,6 +119,7 @@ def build_run(
         cancel=CancelRequest.read(claim.chunk.item) if at_pivot else None,
         cancel_of_lease=lease.seen_cancel,
         usage=usage,
+        code_version=claim.code_version,
     )
     shape = shape_of(pipeline)
     checkpoints = ChunkCheckpoints(table, objects, claim, stages, ledger, clock)

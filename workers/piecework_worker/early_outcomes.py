@@ -66,6 +66,29 @@ def outcome_of_load_failure(
         waits = failure.code in {NO_STAGE_CODE, CHANGED_CODE}
         if not waits or times >= MAX_BUDGET_DEFERRALS:
             return outcome_of_unreadable(chunk_run, failure)
+    return deferred_to_newer(failure, times, settings)
+
+
+def outcome_of_changed_code(chunk_run: ChunkRun, settings: Settings) -> Outcome:
+    """Return the run's outcome; a stage that must not go on waits a limited time."""
+    match chunk_run.outcome:
+        case Deferred(failure) as deferred if deferred.blocked_on == OTHER_WORKERS:
+            times = chunk_run.claim.chunk.stage_deferrals
+            attempt = {"attempt": chunk_run.ctx.attempt}
+            failure = failure.model_copy(update=attempt)
+            if times >= MAX_BUDGET_DEFERRALS:
+                return outcome_of_unreadable(chunk_run, failure)
+            untried = is_pivot_untried(chunk_run)
+            waiting = deferred_to_newer(failure, times, settings)
+            return replace(waiting, pivot_untried=untried)
+        case outcome:
+            return outcome
+
+
+def deferred_to_newer(
+    failure: ErrorEnvelope, times: int, settings: Settings
+) -> Deferred:
+    """Return the outcome of a chunk that waits for another version of the worker."""
     delay = retry_delay(times + 1, settings)
     waiting = failure.model_copy(update={"retry_after": delay})
     return Deferred(waiting, delay, OTHER_WORKERS)

@@ -59,6 +59,7 @@ from piecework_worker.early_outcomes import (
     compensate_cancelled,
     count_calls_after_cancel,
     last_failure,
+    outcome_of_changed_code,
     outcome_of_interrupt,
     outcome_of_load_failure,
     outcome_of_store_error,
@@ -249,18 +250,23 @@ async def run_claim(
     try:
         async with WhileLeased(chunk_run, rt.settings, exhaustion):
             early = await load_state_or_end(chunk_run, job, rt, payloads)
-            chunk_run.outcome = early or await engine.run(
-                chunk_run.pipeline,
-                chunk_run.ctx,
-                chunk_run.checkpoints,
-                chunk_run.limits,
-            )
+            if early is not None:
+                chunk_run.outcome = early
+            else:
+                chunk_run.outcome = await engine.run(
+                    chunk_run.pipeline,
+                    chunk_run.ctx,
+                    chunk_run.checkpoints,
+                    chunk_run.limits,
+                )
+                chunk_run.outcome = outcome_of_changed_code(chunk_run, rt.settings)
         cancel = chunk_run.state.cancel
         match chunk_run.outcome:
             case Cancelled(stage, None) if cancel is not None and cancel.compensate:
                 lease.begin_compensation()
                 async with WhileLeased(chunk_run, rt.settings, exhaustion):
                     chunk_run.outcome = await compensate_cancelled(chunk_run, stage)
+                    chunk_run.outcome = outcome_of_changed_code(chunk_run, rt.settings)
     except ClaimLostError:
         await chunk_run.write_late()
         raise

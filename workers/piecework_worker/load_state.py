@@ -6,11 +6,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
+from piecework.calls.earlier import EarlierCall, call_at
 from piecework.context import Results
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
 from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.payload import read_payload, refusal_of
+from piecework.domain.rows import CallsRow, EffectRow
 from piecework.domain.shape import (
     ChunkRows,
     Compatible,
@@ -24,8 +26,9 @@ from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.runtime import Runtime
-from piecework.store.checkpoints import read_work
+from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import take_snapshot
+from piecework.store.effects import MAY_HAVE_HAPPENED
 from piecework.store.table import Table
 from piecework.telemetry.traces import note_payload
 from piecework_worker.assembly import ChunkRun
@@ -47,7 +50,7 @@ async def load_state(
         PieceworkError: The payload or a checkpoint does not match its record.
     """
     if not chunk_run.claim.is_first:
-        await load_progress(chunk_run, rt.table)
+        await load_progress(chunk_run, job, rt.table)
     require_safe_code(chunk_run, job)
     if isinstance(chunk_run.ctx, Results):
         # This process has the snapshot if it started the join.
@@ -62,7 +65,7 @@ async def load_state(
         await load_payload(chunk_run, payloads)
 
 
-async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
+async def load_progress(chunk_run: ChunkRun, job: Job, table: Table) -> None:
     """Load the checkpoints, calls, effects and errors of earlier claims."""
     chunk = chunk_run.claim.chunk
     work = await read_work(table, chunk.ref, chunk)
@@ -84,6 +87,52 @@ async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
     await chunk_run.journal.load(work.calls)
     chunk_run.questions.load(work.questions)
     await chunk_run.checkpoints.load(work)
+    note_earlier_calls(chunk_run, job, work)
+
+
+def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
+    """Note what earlier claims did in stages that have not completed.
+
+    Calls of the same version of the code are left out: what it asks for does not depend
+    on a change. So are those before an operator gave the chunk another payload, because
+    this asks for other calls, and those before an operator accepted the change.
+    """
+    accepted_at = accepted_until(job, chunk_run)
+    completed, chunk = chunk_run.checkpoints.completed, chunk_run.claim.chunk
+    patched_in = chunk.patched_in_gen or 0
+    known, unasked = set[str](), dict[str, EarlierCall]()
+    for row in work.effects:
+        known.add(row.key)
+        is_over = (
+            row.stage in completed
+            or row.state not in MAY_HAVE_HAPPENED
+            or row.started_at <= accepted_at
+            or (row.gen or 0) < patched_in
+        )
+        if not is_over and not is_own(row, chunk_run):
+            called = row.called, row.dependency
+            unasked[row.key] = EarlierCall(row.stage, *called, row.state)
+    for page in work.calls:
+        for key, site in page.read_sites().items():
+            known.add(key)
+            call = call_at(site)
+            is_over = call.stage in completed or page.gen < patched_in
+            if not is_over and not accepted_at and not is_own(page, chunk_run):
+                unasked.setdefault(key, call)
+    chunk_run.ctx.caller.earlier.load(frozenset(known), unasked)
+
+
+def accepted_until(job: Job, chunk_run: ChunkRun) -> str:
+    """Return until when an operator lets this code go on; empty: none did."""
+    version = job.changes_accepted_for
+    is_meant = version in {"", chunk_run.ledger.code_version}
+    return job.changes_accepted_at if is_meant else ""
+
+
+def is_own(row: EffectRow | CallsRow, chunk_run: ChunkRun) -> bool:
+    """Return whether this version of the code has written a row."""
+    version = chunk_run.ledger.code_version
+    return bool(version) and row.code_version == version
 
 
 def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
@@ -100,6 +149,8 @@ def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
     """
     checkpoints, now = chunk_run.checkpoints, chunk_run.shape
     if not job.shape or checkpoints.failure is not None:
+        return
+    if accepted_until(job, chunk_run):
         return
     for known in (job.shape, *sorted(checkpoints.shapes)):
         before = Shape.read(known)

@@ -128,7 +128,14 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
     counts = chunk_run.ctx.caller.counts
     usage.merge(chunk_run.state.usage.whole)
     late = chunk_run.calls_after_cancel or 0
-    calls = Calls(counts.made, late, counts.cached, usage)
+    calls = Calls(
+        counts.made,
+        late,
+        counts.cached,
+        chunk_run.ctx.caller.earlier.paid_again,
+        chunk_run.ledger.in_doubt,
+        usage,
+    )
     match chunk_run.outcome:
         case Succeeded(value):
             return await succeed(chunk_run, value, job, rt, settlements, calls)
@@ -237,7 +244,8 @@ async def job_end(
     # The join's snapshot is still valid: see `piecework.store.completion`.
     snapshot = chunk_run.snapshot or await take_snapshot(rt.table, job.ref, job.chunks)
     certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
-    facts = await store_certificate(rt, certificate)
+    had_doubt = job.effects_in_doubt > 0
+    facts = await store_certificate(rt, certificate, had_doubt=had_doubt)
     return await rt.transitions.ending(job, certificate.status, facts)
 
 
@@ -260,6 +268,11 @@ def emit_end(chunk_run: ChunkRun, seconds: float) -> None:
         own = own_meaning(code, chunk_run.pipeline.codes)
         facts |= {"cause": own.get("cause", ""), "recovery": own.get("recovery", "")}
     emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
+    in_doubt = chunk_run.ledger.in_doubt
+    if in_doubt and not isinstance(
+        chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping | Asking
+    ):
+        telemetry.emit(log, "chunk.effects_in_doubt", effects=in_doubt)
     compensated = chunk_run.checkpoints.compensated
     if compensated and not isinstance(
         chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping | Asking

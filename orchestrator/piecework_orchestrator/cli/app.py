@@ -123,6 +123,10 @@ COMMANDS = {
     "jobs unpin": Row(
         "pause:unpin", "Let workers of any code version run a pinned job."
     ),
+    "jobs accept-changes": Row(
+        "changes:accept_changes",
+        "Let newer code go on with the chunks that it has stopped.",
+    ),
     "jobs retry": Row(
         "retry:retry_job", "Retry a job that ended PARTIAL, FAILED or CANCELLED."
     ),
@@ -175,7 +179,7 @@ COMMANDS = {
     ),
     "effects list": Row(
         "effects:list_effects",
-        "List the effects in doubt of the chunks that ended without a result.",
+        "List the effects in doubt of the chunks that have ended.",
     ),
     "effects resolve": Row(
         "effects:resolve_effect",

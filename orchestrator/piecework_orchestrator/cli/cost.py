@@ -86,7 +86,7 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
             show_default="5 with --egress none, else 0",
         ),
     ] = None,
-    alarms: Annotated[int, typer.Option(help="Metrics with an alarm.", min=0)] = 44,
+    alarms: Annotated[int, typer.Option(help="Metrics with an alarm.", min=0)] = 45,
     metrics: Annotated[int, typer.Option(help="Metrics published.", min=0)] = 7,
     logs: Annotated[float, typer.Option(help="Gigabytes of logs.", min=0)] = 0.1,
     stored: Annotated[

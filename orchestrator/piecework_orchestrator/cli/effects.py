@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from piecework.domain.keys import is_compensation_stage
 from piecework.domain.states import ChunkStatus
-from piecework.errors import UsageError
 from piecework.runtime import Runtime
+from piecework_orchestrator.cli.effects_found import Many, read_answer
 from piecework_orchestrator.cli.options import (
-    ChunkArgument,
     EffectOutcome,
     Format,
     JobArgument,
@@ -41,7 +40,7 @@ def list_effects(
     limit: Annotated[int, limit_option("Effects")] = 100,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the effects in doubt of the chunks that ended without a result."""
+    """List the effects in doubt of the chunks that have ended."""
 
     async def run(rt: Runtime, out: Output) -> None:
         record = await require_job(rt, job)
@@ -69,10 +68,50 @@ def list_effects(
 
 def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
     job: JobArgument,
-    chunk: ChunkArgument,
+    chunk: Annotated[
+        str,
+        typer.Argument(
+            help="A chunk's number, or `join`.", show_default="see --all and --file"
+        ),
+    ] = "",
     key: Annotated[
-        str, typer.Argument(help="The effect's key, or the beginning of the key.")
-    ],
+        str,
+        typer.Argument(
+            help="The effect's key, or the beginning of the key.",
+            show_default="see --all and --file",
+        ),
+    ] = "",
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Give this outcome to all effects in doubt that `effects list` lists "
+            "for the job, or for CHUNK.",
+        ),
+    ] = False,
+    stage: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="With --all: only of this stage.", show_default="all"
+        ),
+    ] = "",
+    dependency: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="With --all: only calls of this dependency.",
+            show_default="all",
+        ),
+    ] = "",
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="A file of lines, each a JSON object with `chunk`, `key`, `outcome` "
+            "and, if it happened, `answer`.",
+            show_default=False,
+        ),
+    ] = None,
     outcome: Annotated[
         EffectOutcome | None,
         typer.Option(
@@ -105,6 +144,10 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
     effect that did not happen is repeated with a fresh key after a redrive or a
     retry.
     """
+    many = Many(chunk, key, stage, dependency, file, every=every, correct=correct)
+    if many.is_meant:
+        many.resolve(job, outcome, answer, reason, yes=yes, output=output)
+        return
 
     async def run(client: Client, out: Output) -> None:
         value = read_answer(answer, outcome)
@@ -128,6 +171,7 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
             out.say(f"next: {next_command(resolved, chunk)}")
 
     def check() -> None:
+        many.require_fitting()
         read_answer(answer, outcome)
         require_reason(reason)
         parse_chunk(chunk)
@@ -138,6 +182,8 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
 def next_command(resolved: Mapping[str, Any], chunk: str) -> str:
     """Return the command that lets a chunk use the resolution of its effect."""
     job = resolved["job"]
+    if resolved["status"] == ChunkStatus.SUCCEEDED:
+        return f"piecework effects list {job}"
     if resolved["status"] != ChunkStatus.DEAD:
         return f"piecework jobs retry {job} --reason WHY"
     if chunk == "join":
@@ -145,31 +191,3 @@ def next_command(resolved: Mapping[str, Any], chunk: str) -> str:
     if is_compensation_stage(resolved["stage"]):
         return f"piecework dlq compensate --job {job} --chunk {chunk} --reason WHY"
     return f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"
-
-
-def read_answer(answer: str | None, outcome: EffectOutcome | None) -> Any:
-    """Return the value that the call returned, if the options fit together.
-
-    Raises:
-        UsageError: `cli.usage.invalid`.
-    """
-    if outcome is None:
-        message = "`effects resolve` requires --outcome."
-        step = "Check the other system, then add --outcome happened or did-not-happen."
-        raise UsageError(message, next_step=step)
-    if outcome is not EffectOutcome.HAPPENED:
-        if answer is None:
-            return None
-        message = "--answer is valid only with --outcome happened."
-        step = "Remove --answer, or use --outcome happened."
-        raise UsageError(message, next_step=step)
-    if answer is None:
-        message = "--outcome happened requires --answer: the stage continues with it."
-        step = "Add the value that the call returned as JSON; null if it returns none."
-        raise UsageError(message, next_step=step)
-    try:
-        return json.loads(answer)
-    except ValueError as error:
-        message = f"--answer is not JSON: {error}."
-        step = "Quote it for the shell: --answer '\"receipt-17\"'."
-        raise UsageError(message, next_step=step) from error

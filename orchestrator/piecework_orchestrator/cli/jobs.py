@@ -26,6 +26,7 @@ from piecework_orchestrator.cli.views.jobs import (
     finding_columns,
     finish_text,
     job_view,
+    stop_lines,
     tombstone_view,
     without_certificate,
 )
@@ -157,6 +158,8 @@ def explain_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
             out.rows(findings, finding_columns(rt.clock()), "")
             if document["finish"] is not None:
                 out.say(f"the chunks end {finish_text(document)}")
+            if (stopped := document["stopped"]) is not None:
+                out.say("\n".join(stop_lines(stopped)))
             for command in dict.fromkeys(finding["next"] for finding in findings):
                 out.say(f"next: {command}")
         else:

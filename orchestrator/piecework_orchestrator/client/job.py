@@ -67,6 +67,7 @@ from piecework_orchestrator.operate.approvals import (
     open_questions,
 )
 from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.changes import accept_changes, preview
 from piecework_orchestrator.operate.compensation_plan import (
     PlanRequest,
     compensation_plans,
@@ -409,6 +410,28 @@ class JobHandle(Generic[R]):
         await self.rt.jobs.record(self.ref, "unpinned", facts)
         return await self.facts()
 
+    async def changes(self) -> Document:
+        """Return what `accept_changes` would do, as `Preview` has it."""
+        return (await preview(self.rt, await self._record())).document
+
+    async def accept_changes(self, reason: str, code_version: str = "") -> JobFacts:
+        """Let newer code go on with the chunks that it has stopped.
+
+        What earlier claims did until now stops no chunk any more, so an act may happen
+        twice: see `changes`. A dead letter needs a redrive after it.
+
+        Args:
+            reason: Kept in the record.
+            code_version: Only this version goes on; empty: each one.
+
+        Raises:
+            UsageError: `cli.reason.missing`; `job.changes.none`: no chunk is stopped.
+        """
+        who = {"actor": self.actor, "reason": reason}
+        job = await self._record()
+        job = await accept_changes(self.rt, job, **who, code_version=code_version)
+        return JobFacts.read(job_facts(job, self.rt.clock()))
+
     async def set_budget(
         self,
         usd: float | str | None = None,
@@ -589,7 +612,7 @@ class JobHandle(Generic[R]):
         return sum(counts.values())
 
     async def effects(self, chunk: int | None = None) -> AsyncIterator[Document]:
-        """Yield the effects in doubt of the chunks that ended without a result.
+        """Yield the effects in doubt of the chunks that have ended.
 
         `chunk`: those of this chunk, whatever its status.
         """

@@ -131,6 +131,8 @@ class SyncJob(Generic[R]):
     cancel = Blocking(JobHandle.cancel)
     set_priority = Blocking(JobHandle.set_priority)
     unpin = Blocking(JobHandle.unpin)
+    changes = Blocking(JobHandle.changes)
+    accept_changes = Blocking(JobHandle.accept_changes)
     retry = Blocking(JobHandle.retry)
     pause = Blocking(JobHandle.pause)
     set_budget = Blocking(JobHandle.set_budget)

@@ -67,7 +67,7 @@ class IdleDeployment:
     arm: bool = False
     egress: Egress = "public"
     endpoints: int = 0
-    alarms: int = 44
+    alarms: int = 45
     composites: int = 1
     dashboards: int = 1
     metrics: int = 7

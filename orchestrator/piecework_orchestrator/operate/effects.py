@@ -69,9 +69,10 @@ def require_reason(reason: str) -> None:
 async def effects_in_doubt(
     rt: Runtime, job: Job, only: int | None = None
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the effects in doubt of chunks and join that ended without a result.
+    """Yield the effects in doubt of chunks and join that have ended.
 
-    With `only`, yield those of this chunk, whatever its status.
+    A chunk with a result counts those that it has left. With `only`, yield those of
+    this chunk, whatever its status.
     """
     if only is not None:
         named = await require_chunk(rt, job.ref.chunk(only))
@@ -79,13 +80,19 @@ async def effects_in_doubt(
             yield row
         return
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if chunk.status in ENDED_WITHOUT_RESULT:
+        if may_have_left(chunk):
             for row in await read_in_doubt(rt, chunk):
                 yield row
     join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
-    if join is not None and join.status in ENDED_WITHOUT_RESULT:
+    if join is not None and may_have_left(join):
         for row in await read_in_doubt(rt, join):
             yield row
+
+
+def may_have_left(chunk: Chunk) -> bool:
+    """Return whether no worker will resolve the effects in doubt of a chunk, if any."""
+    left = chunk.status is ChunkStatus.SUCCEEDED and chunk.effects_in_doubt > 0
+    return chunk.status in ENDED_WITHOUT_RESULT or left
 
 
 async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
@@ -136,8 +143,12 @@ async def resolve(
         at = keys.effect_value_key(ref.tenant, ref.job, row.key)
         answer = await rt.objects.put_value(request.answer, at)
     resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
-    store = resolve_effect if row.state in IN_DOUBT else correct_effect
-    if not await store(rt.table, chunk, row, resolution):
+    if row.state in IN_DOUBT:
+        job = await rt.jobs.read(ref.of)
+        stored = await resolve_effect(rt.table, chunk, row, resolution, job)
+    else:
+        stored = await correct_effect(rt.table, chunk, row, resolution)
+    if not stored:
         raise not_resolved(chunk, row)
     state = REFUSED if answer is None else DONE
     facts = {"chunk": ref.chunk, "effect_key": row.key, "state": state}
@@ -155,7 +166,7 @@ def not_resolved(chunk: Chunk, row: EffectRow) -> UsageError:
     """Return the error of a resolution that was not stored."""
     step = f"`piecework chunks show {chunk.ref.job} {chunk.ref.name}` shows both."
     if row.state in IN_DOUBT:
-        must = "The effect can be resolved while the chunk is DEAD or CANCELLED"
+        must = "The effect can be resolved once the chunk has ended"
     elif keys.is_compensation_stage(row.stage):
         must = "The resolution of an effect of a compensation is final"
     else:

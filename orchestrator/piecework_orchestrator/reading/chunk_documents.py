@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Collection
 from piecework.aws.objects import OBJECT_LIMIT, read_value
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
+from piecework.domain.identity import function_words
 from piecework.domain.job import Job
 from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import CompensatedRow, EffectRow, StageRow, told_once
@@ -146,7 +147,8 @@ def stage_documents(
 def effect_document(row: EffectRow) -> Document:
     """Return an effect of the ledger as a document."""
     names = ("stage", "state", "effect", "started_at", "ended_at", "effect_key")
-    return row.document(names)
+    called = {"called": function_words(row.called), "dependency": row.dependency}
+    return row.document(names) | called
 
 
 def compensation_document(row: CompensatedRow) -> Document:

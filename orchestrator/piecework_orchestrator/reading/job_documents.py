@@ -171,7 +171,9 @@ async def count_all(rt: Reading, job: Job) -> Document:
             "paid": snapshot.calls,
             "cached": snapshot.cached_calls,
             "lost_claims": snapshot.lost_claims,
+            "paid_again": snapshot.paid_again,
         },
+        "effects_in_doubt": sum(snapshot.in_doubt.values()),
         "outages": snapshot.outages,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
@@ -356,6 +358,7 @@ def explanation(situation: Situation) -> Document:
         "status": str(job.status),
         "findings": [finding.document for finding in findings],
         "finish": finish_document(finish, situation.now) if finish else None,
+        "stopped": situation.stopped,
     }
 
 

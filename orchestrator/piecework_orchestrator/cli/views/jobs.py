@@ -97,6 +97,7 @@ def job_view(job: Document, now: float) -> View:
                     ("quiesced", quiescence_text(job)),
                     ("chunks", chunk_counts_text(job)),
                     ("calls", calls_text(job)),
+                    ("in doubt", doubt_text(job)),
                     ("outages", outages_text(job)),
                     ("errors", format_counts(job["error_codes"])),
                     ("code", format_counts(job["code_versions"])),
@@ -177,6 +178,20 @@ def finding_columns(now: float) -> list[Column]:
         Column("SINCE", lambda row: format_ago(row.get("since"), now), drops=2),
         Column("UNTIL", lambda row: format_ago(row.get("until"), now), drops=1),
     ]
+
+
+def stop_lines(stopped: Document) -> list[str]:
+    """Return what old and new code do in a stopped chunk, side by side."""
+    lines = [f"chunk {stopped['chunk']}, stage {stopped['stage']}:"]
+    for act in stopped["before"]:
+        of = f" of {act['dependency']}" if act["dependency"] else ""
+        what = f"{act['called']}{of} in {act['stage']}: {act['state']}"
+        lines.append(f"  before  {what}, {act['at']}")
+    if stopped["answered"]:
+        calls = count(stopped["answered"], "pure call")
+        lines.append(f"  before  {calls} answered")
+    lines.append(f"  now     {stopped['now']}")
+    return lines
 
 
 def creation_text(job: Document, now: float) -> str:
@@ -313,7 +328,17 @@ def calls_text(job: Document) -> str:
     cached = f", and {calls['cached']} from the cache" if calls["cached"] else ""
     lost = calls["lost_claims"]
     more = f"; those of lost claims ({lost}): piecework jobs cost {job['job']}"
-    return f"{calls['paid']}{cached}{more if lost else ''}"
+    again = calls["paid_again"]
+    repeated = f", {again} of them again, because the code has changed" if again else ""
+    return f"{calls['paid']}{repeated}{cached}{more if lost else ''}"
+
+
+def doubt_text(job: Document) -> str:
+    """Return how many effects of ended chunks are in doubt."""
+    number = job["effects_in_doubt"]
+    noun = "effect" if number == 1 else "effects"
+    listed = f"{number} {noun}; `piecework effects list {job['job']}` lists them"
+    return listed if number else ""
 
 
 def outages_text(job: Document) -> str:

@@ -33,6 +33,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "CallsReplayed": ("chunk.retry_scheduled", {"replayed": 1}),
     "DeadLetters": ("chunk.dead_lettered", {"chunk": -1}),
     "CompensationsFailed": ("compensation.stage_failed", {}),
+    "EffectsInDoubt": ("chunk.effects_in_doubt", {"effects": 1}),
     "BreakersOpened": ("breaker.opened", {"dependency": "model"}),
     "RetriesRefused": ("retry.budget_exhausted", {"dependency": "model"}),
     "Throttles": ("aws.throttled", {}),
@@ -213,7 +214,7 @@ def test_a_line_says_nothing_but_figures_whatever_the_events_said(
     meter: Meter,
 ) -> None:
     for name, event in EVENTS.items():
-        numbers = {"duration_ms", "replayed", "jobs", "dependency"}
+        numbers = {"duration_ms", "replayed", "jobs", "dependency", "effects"}
         numbers |= {"overdue_s", "open_dead_letters", "oldest_dead_letter_s", "backlog"}
         words = event.fields - numbers
         told = dict.fromkeys(event.fields, 0) | dict.fromkeys(words, "jane@example.com")

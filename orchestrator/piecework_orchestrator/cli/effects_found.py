@@ -1,0 +1,224 @@
+"""`effects resolve` of many effects at once: those of a filter, or of a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from piecework.errors import NotFoundError, UsageError
+from piecework_orchestrator.cli.options import EffectOutcome, Format, parse_chunk
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.run import confirm, run_client
+from piecework_orchestrator.cli.table import Column
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.client.job import JobHandle
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.operate.effects import require_reason
+from piecework_orchestrator.reading.times import count
+
+#: The state of an effect in the answer, if the command could not resolve it.
+REFUSED_ROW = "NOT RESOLVED"
+RESOLVED = [
+    Column("CHUNK", lambda row: chunk_name(row["chunk"]), right=True),
+    Column("KEY", lambda row: str(row["effect_key"])[:16]),
+    Column("STATE", "state"),
+    Column("WHY", "why", folds=True),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Effects in doubt that one command resolves: those of a filter, or of a file."""
+
+    chunk: str
+    key: str
+    stage: str
+    dependency: str
+    file: Path | None
+    every: bool
+    correct: bool
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether the command means more than one effect."""
+        return self.every or self.file is not None
+
+    def require_fitting(self) -> None:
+        """Require that the options fit together.
+
+        Raises:
+            UsageError: `cli.usage.invalid`.
+        """
+        filtered = bool(self.stage or self.dependency)
+        of_file = self.file is not None
+        if self.every:
+            fits = not (self.key or of_file or self.correct)
+        elif of_file:
+            fits = not (self.chunk or filtered or self.correct)
+        else:
+            fits = bool(self.key) and not filtered
+        if not fits:
+            message = "Name one effect by CHUNK and KEY, or several by --all or --file."
+            step = "--stage, --dependency and CHUNK narrow --all; --file needs no more."
+            raise UsageError(message, next_step=step)
+
+    def resolve(
+        self,
+        job: str,
+        outcome: EffectOutcome | None,
+        answer: str | None,
+        reason: str,
+        *,
+        yes: bool,
+        output: Format,
+    ) -> None:
+        """Resolve each effect; a refused one does not stop the others.
+
+        Raises:
+            UsageError: `job.effect.not_resolved`: some were refused.
+        """
+
+        def check() -> list[Found]:
+            self.require_fitting()
+            require_reason(reason)
+            if self.file is not None:
+                return read_findings(self.file, outcome, answer)
+            read_answer(answer, outcome)
+            return []
+
+        async def run(client: Client, out: Output) -> None:
+            handle, found = client.job(job), check()
+            await handle.facts()
+            if self.every:
+                value = read_answer(answer, outcome)
+                happened = outcome is EffectOutcome.HAPPENED
+                rows = await self.listed(handle)
+                found = [
+                    Found(row["chunk"], row["effect_key"], happened, value)
+                    for row in rows
+                ]
+            if not found:
+                out.rows([], RESOLVED, "no effect is in doubt")
+                return
+            number = count(len(found), "effect")
+            await confirm(f"Record the outcome of {number} of {job}", out, yes=yes)
+            rows = [await found_as(handle, each, reason) for each in found]
+            out.rows(rows, RESOLVED, "")
+            if refused := sum(row["state"] == REFUSED_ROW for row in rows):
+                message = (
+                    f"{count(refused, 'effect')} of {len(rows)} were not resolved."
+                )
+                raise UsageError(message, code="job.effect.not_resolved")
+
+        run_client(run, output, before=check)
+
+    async def listed(self, handle: JobHandle[Any]) -> list[dict[str, Any]]:
+        """Return the effects in doubt that the filter lets through."""
+        only = parse_chunk(self.chunk) if self.chunk else None
+        return [
+            row
+            async for row in handle.effects(only)
+            if self.stage in {"", row["stage"]}
+            and self.dependency in {"", row.get("dependency")}
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an operator found out about one effect."""
+
+    chunk: int
+    key: str
+    happened: bool
+    answer: Any = None
+
+
+async def found_as(handle: JobHandle[Any], found: Found, reason: str) -> dict[str, Any]:
+    """Resolve one effect of several; return its row of the answer."""
+    row = {"chunk": found.chunk, "effect_key": found.key, "why": ""}
+    try:
+        done = await handle.resolve_effect(
+            found.chunk,
+            found.key,
+            reason,
+            happened=found.happened,
+            answer=found.answer,
+        )
+    except (UsageError, NotFoundError) as error:
+        return row | {"state": REFUSED_ROW, "why": str(error)}
+    return row | {"effect_key": done["effect_key"], "state": done["state"]}
+
+
+def read_findings(
+    path: Path, outcome: EffectOutcome | None, answer: str | None
+) -> list[Found]:
+    """Return the findings of a file, one a line.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: a line cannot be read, or an option says
+            it, too.
+    """
+    if outcome is not None or answer is not None:
+        message = "With --file each line has its outcome, and no option does."
+        raise UsageError(message, next_step="Remove --outcome and --answer.")
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read: {type(error).__name__}."
+        raise UsageError(message, next_step="Name a readable file.") from error
+    return [
+        read_finding(path, number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+
+
+def read_finding(path: Path, number: int, line: str) -> Found:
+    """Return the finding of a line.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    step = 'Write {"chunk": 4, "key": "5f0c", "outcome": "did-not-happen"}.'
+    try:
+        row = json.loads(line)
+        outcome = EffectOutcome(row["outcome"])
+        chunk, key = parse_chunk(str(row["chunk"])), row["key"]
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"Line {number} of {path} cannot be read."
+        raise UsageError(message, next_step=step) from error
+    happened = outcome is EffectOutcome.HAPPENED
+    if happened is not ("answer" in row) or not (isinstance(key, str) and key):
+        message = f"Line {number} of {path} needs `key`, and `answer` if it happened."
+        raise UsageError(message, next_step=step)
+    return Found(chunk, key, happened, row.get("answer"))
+
+
+def read_answer(answer: str | None, outcome: EffectOutcome | None) -> Any:
+    """Return the value that the call returned, if the options fit together.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if outcome is None:
+        message = "`effects resolve` requires --outcome."
+        step = "Check the other system, then add --outcome happened or did-not-happen."
+        raise UsageError(message, next_step=step)
+    if outcome is not EffectOutcome.HAPPENED:
+        if answer is None:
+            return None
+        message = "--answer is valid only with --outcome happened."
+        step = "Remove --answer, or use --outcome happened."
+        raise UsageError(message, next_step=step)
+    if answer is None:
+        message = "--outcome happened requires --answer: the stage continues with it."
+        step = "Add the value that the call returned as JSON; null if it returns none."
+        raise UsageError(message, next_step=step)
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        message = f"--answer is not JSON: {error}."
+        step = "Quote it for the shell: --answer '\"receipt-17\"'."
+        raise UsageError(message, next_step=step) from error

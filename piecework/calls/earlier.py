@@ -1,0 +1,203 @@
+"""Hold a new effect until its stage has asked for what earlier claims did.
+
+Newer code may make a call under another key: with an argument more, or as a function of
+another module. The ledger then does not know that the call has happened. But the stage
+has not asked for its old entry yet. So an effect without an entry waits until it has
+asked for the entries of earlier claims. If the stage can make no other progress, the
+chunk stops before anything is sent (`runtime.code.changed`). It stops at the end of the
+stage, too, if it has not asked for an entry.
+
+    effect of this stage                    holds each effect, and calls of its function
+    effect of a stage that has not completed     holds calls like it
+    pure call of this stage that was answered    holds effects like it
+
+Calls are alike if they have the same function or the same dependency. No order of calls
+is demanded. A claim without entries of earlier claims holds nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from piecework.calls.call import Call
+from piecework.domain import keys
+from piecework.domain.effect import Effect
+from piecework.domain.identity import function_text, function_words
+
+#: Seconds without a call after which a stage with held calls makes no other progress:
+#: it may sleep, or wait for something else than its calls.
+QUIET_S = 10.0
+#: Entries that a message names at most.
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCall:
+    """A call of an earlier claim, in a stage that has not completed.
+
+    Attributes:
+        function: The text that stands for the called function in keys.
+        state: `INTENT`, `DONE` or `UNKNOWN`; empty: it was pure, and was answered.
+    """
+
+    stage: str
+    function: str
+    dependency: str
+    state: str = ""
+
+    def is_like(self, call: Call) -> bool:
+        """Return whether a call may be this one under another key."""
+        same = self.dependency and self.dependency == call.dependency.name
+        return bool(same) or self.function == function_text(call.bound.func)
+
+    def holds(self, call: Call) -> bool:
+        """Return whether a call without an entry waits for this one."""
+        is_effect = call.dependency.effect is not Effect.PURE
+        if not self.state:
+            here = self.stage == call.scope.stage
+            return is_effect and here and self.is_like(call)
+        if self.stage == call.scope.stage:
+            same = self.function == function_text(call.bound.func)
+            return is_effect or same
+        if keys.compensated_stage(self.stage) or keys.compensated_stage(
+            call.scope.stage
+        ):
+            return False
+        return is_effect and self.is_like(call)
+
+    @property
+    def words(self) -> str:
+        """The call in words."""
+        of = f" of {self.dependency!r}" if self.dependency else ""
+        return f"{function_words(self.function)}{of} ({self.state or 'answered'})"
+
+
+@dataclass(slots=True)
+class EarlierCalls:
+    """What earlier claims of a chunk did, and what this claim has not asked for yet.
+
+    Attributes:
+        known: The keys of all calls of earlier claims.
+        unasked: Those that this claim has not asked for yet, by key.
+        held: The calls that wait.
+    """
+
+    known: frozenset[str] = frozenset()
+    unasked: dict[str, EarlierCall] = field(default_factory=dict)
+    held: int = 0
+    _new: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _change: asyncio.Future[None] | None = None
+
+    def load(self, known: frozenset[str], unasked: Mapping[str, EarlierCall]) -> None:
+        """Load what earlier claims did."""
+        self.known, self.unasked = known, dict(unasked)
+
+    def note_asked(self, key: str) -> None:
+        """Note that a call is asked for."""
+        if self.unasked:
+            self.unasked.pop(key, None)
+            self.wake()
+
+    def note_made(self, call: Call) -> None:
+        """Note that a pure call without an answer of earlier claims is made."""
+        if self.unasked and call.key not in self.known:
+            self._new[call.scope.stage, call.dependency.name] += 1
+
+    @property
+    def paid_again(self) -> int:
+        """The pure calls that are paid for again: their old answers are not asked for.
+
+        Of each stage and dependency, as many calls as it has old answers.
+        """
+        old = Counter(
+            (each.stage, each.dependency)
+            for each in self.unasked.values()
+            if not each.state
+        )
+        return (old & self._new).total()
+
+    def blocking(self, call: Call) -> list[EarlierCall]:
+        """Return the earlier calls for which a call waits."""
+        if not self.unasked or call.key in self.known:
+            return []
+        return [each for each in self.unasked.values() if each.holds(call)]
+
+    def left_in(self, stage: str) -> list[EarlierCall]:
+        """Return the effects of a stage that it has not asked for."""
+        left = self.unasked.values()
+        return [each for each in left if each.state and each.stage == stage]
+
+    def start_compensating(self) -> None:
+        """Forget the calls of the stages: they go no further."""
+        self.unasked = {
+            key: each
+            for key, each in self.unasked.items()
+            if keys.compensated_stage(each.stage)
+        }
+        self.wake()
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Count a call that waits."""
+        self.held += 1
+        self.wake()
+        try:
+            yield
+        finally:
+            self.held -= 1
+
+    def wake(self) -> None:
+        """Let the calls that wait look again."""
+        change, self._change = self._change, None
+        if change is not None and not change.done():
+            change.set_result(None)
+
+    async def changed(self, seconds: float | None) -> bool:
+        """Return True at the next change; False: there was none for so long."""
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_future()
+        done, _ = await asyncio.wait([self._change], timeout=seconds)
+        return bool(done)
+
+
+def site_text(call: Call) -> str:
+    """Return what a call called, as the journal keeps it."""
+    function = function_text(call.bound.func)
+    return json.dumps([call.scope.stage, call.dependency.name, function])
+
+
+def call_at(site: str) -> EarlierCall:
+    """Return the call of a site, which was pure."""
+    stage, dependency, function = json.loads(site)
+    return EarlierCall(stage, function, dependency)
+
+
+def would_repeat(call: Call, left: list[EarlierCall]) -> str:
+    """Return the message of a chunk that stops before a call."""
+    about = function_words(function_text(call.bound.func))
+    return (
+        f"The code of the chunk has changed: stage {call.scope.stage!r} is about to "
+        f"call {about} of {call.dependency.name!r}, and it has not asked for what an "
+        f"earlier claim did: {listed(left)}. The call may be the same act."
+    )
+
+
+def was_not_asked(stage: str, left: list[EarlierCall]) -> str:
+    """Return the message of a chunk that stops at the end of a stage."""
+    return (
+        f"The code of the chunk has changed: stage {stage!r} is at its end, and it has "
+        f"not asked for what an earlier claim did: {listed(left)}."
+    )
+
+
+def listed(left: list[EarlierCall]) -> str:
+    """Return the first calls in words, and how many there are besides."""
+    counted = Counter(each.words for each in left)
+    parts = [f"{n} x {text}" if n > 1 else text for text, n in counted.items()]
+    more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+    return ", ".join(parts[:SHOWN]) + more

@@ -118,7 +118,13 @@ def knows(path: Path) -> bool:
 #: Words of an expression that are not attributes: its keywords, the placeholders.
 KEYWORDS = {
     *("SET", "ADD", "REMOVE", "DELETE", "AND", "OR", "NOT", "IN", "BETWEEN"),
-    *("attribute_exists", "attribute_not_exists", "if_not_exists", "begins_with"),
+    *(
+        "size",
+        "attribute_exists",
+        "attribute_not_exists",
+        "if_not_exists",
+        "begins_with",
+    ),
 }
 WORD = re.compile(r"[#:]?\b[a-z_][a-z0-9_]*\b", re.IGNORECASE)
 EXPRESSION = re.compile(

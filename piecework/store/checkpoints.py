@@ -61,8 +61,6 @@ EFFECTS_AT_ONCE = 98
 #: A late copy of an earlier checkpoint would set the cursor back. The cursor may have
 #: returned to a stage, but not at that time: code with other stages moves it so.
 AT_STAGE = "stage = :cursor AND started_at = :since"
-#: Each claim has its own rows of stages. Only a copy of the same request is refused.
-NEW_ROW = "attribute_not_exists(pk)"
 
 
 @dataclass(slots=True)
@@ -218,9 +216,7 @@ class ChunkCheckpoints:
         if item_bytes({**claim.chunk.item, "stages": entries}) > UNIT_BYTES:
             sk = keys.stage_sk(claim.ref.chunk, name, claim.fence)
             row = {"stage": name, **facts}
-            write = self.table.item_write(
-                "Put", claim.ref.pk, sk, condition=NEW_ROW, item=row
-            )
+            write = self.table.item_write("Put", claim.ref.pk, sk, item=row)
             await self.table.put(write)
             entries[name] = {
                 fact: facts[fact] for fact in ("fence", "code_version") if fact in facts

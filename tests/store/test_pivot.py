@@ -57,12 +57,14 @@ async def test_a_worker_that_lost_the_claim_past_the_pivot_writes_nothing(
         await checkpoints(store, claim).complete(1, value, "third")
 
 
-@pytest.mark.parametrize("stage", ["first", "third"])
+@pytest.mark.parametrize(
+    "moved", [{"stage": "first"}, {"stage": "third"}, {"started_at": "later"}]
+)
 async def test_a_step_past_the_pivot_leaves_the_stage_that_it_names_and_no_other(
-    store: Store, stage: str
+    store: Store, moved: dict[str, str]
 ) -> None:
     claim = await store.running(stage="second")
-    await store.change(stage=stage)
+    await store.change(**moved)
     # At "third" the step has been taken already.
     with store.unchanged(), suppress(ClaimLostError):
         await checkpoints(store, claim).complete(1, '"value"', "third")

@@ -27,6 +27,7 @@ UNCONDITIONAL = {
     ("notifications.py", "notification_put"): "goes with the job's transition",
     ("workers.py", "report"): "a hint for operators; the next report replaces it",
     ("checkpoints.py", "result_put"): "goes with the fenced end of the claim",
+    ("checkpoints.py", "with_stage"): "a row of this claim; it counts once it is named",
     ("checkpoints.py", "record_compensation"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the creation of the job, which is conditional",

@@ -20,7 +20,6 @@ from typing import Final
 from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.outcome import OTHER_WORKERS
 from piecework.domain.refs import JobRef
 from piecework.loading import load_pipeline
 from piecework.store.completion import all_chunks, read_chunk
@@ -32,7 +31,7 @@ from verification.deployments.changes import Deployment
 from verification.deployments.fleet import Fleet, world
 
 #: Seconds for the first phase, and for the second.
-REACH_S, SETTLE_S = 240.0, 240.0
+REACH_S, SETTLE_S = 240.0, 900.0
 POLL_S: Final = 0.3
 #: The journal of version 1 is written after so many seconds.
 WRITTEN_S: Final = 0.6
@@ -165,7 +164,7 @@ async def is_settled(fleet: Fleet, row: Deployment) -> bool:
 
 def is_over(chunk: Chunk) -> bool:
     """Return whether a chunk has ended, or waits for a safe version."""
-    return chunk.status.ended or chunk.blocked_on == OTHER_WORKERS
+    return chunk.status.ended or chunk.stage_deferrals > 0
 
 
 async def chunks_of(fleet: Fleet, row: Deployment) -> list[Chunk]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from piecework.domain.outcome import OTHER_WORKERS, CompensationResult
+from piecework.domain.outcome import CompensationResult
 from piecework.domain.states import ChunkStatus
 from verification.deployments.changes import MOMENTS, acts_of
 from verification.deployments.drill import End, Run
@@ -29,6 +29,8 @@ BY_CODE: Final = {
 UNDONE_BY: Final = {"reserve": "release", "charge": "refund"}
 #: The stage of an act that a dead letter may name.
 STAGES: Final = {"reserve": "hold", "charge": "pay"}
+#: Nothing before the pivot may be undone: a person decides.
+SAYS_SO: Final = {CompensationResult.PAST_PIVOT, CompensationResult.PIVOT_UNKNOWN}
 REFUSAL: Final = "tool.shop.no"
 
 
@@ -43,7 +45,7 @@ def end_of(run: Run) -> str:
         if letter.error_code == REFUSAL:
             return "L" if letter.uncompensated_stages else "U"
         return BY_CODE.get(letter.error_code, "?")
-    if chunk.blocked_on == OTHER_WORKERS:
+    if chunk.stage_deferrals:  # a worker may just look at it again
         return BY_CODE.get(chunk.error_code, "?")
     return "N" if "workers.pipeline_missing" in run.findings else "?"
 
@@ -74,7 +76,7 @@ def fault_of(run: Run) -> str:
             return "left"
     if found in expected(run):
         return ""
-    waits = run.chunk is not None and run.chunk.blocked_on == OTHER_WORKERS
+    waits = run.chunk is not None and run.chunk.stage_deferrals > 0
     return "wrong_cause" if run.letter is not None or waits else "silent"
 
 
@@ -103,8 +105,8 @@ def skipped(run: Run) -> list[str]:
 def left(run: Run) -> list[str]:
     """Return the acts of an ended chunk that remain, and that nothing names."""
     letter = run.letter
-    if letter is None or letter.compensation == CompensationResult.PAST_PIVOT:
-        return []  # it only goes forward: a person redrives it
+    if letter is None or letter.compensation in SAYS_SO:
+        return []
     named = letter.uncompensated_stages
     return [
         act

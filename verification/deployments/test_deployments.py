@@ -70,11 +70,7 @@ def letter(code: str, result: str, *left: str) -> DeadLetterRow:
         (replace(run(), acts=ONCE - Counter(charge=1)), "skipped"),
         (replace(run("PENDING")), "silent"),
         (
-            run(
-                "WAITING",
-                blocked_on="workers of another version",
-                error_code="runtime.code.changed",
-            ),
+            run("WAITING", stage_deferrals=1, error_code="runtime.code.changed"),
             "wrong_cause",
         ),
         (run("SUCCEEDED", "effect-pure-to-keyed"), "silent"),

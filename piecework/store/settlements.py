@@ -459,7 +459,7 @@ class Calls:
         names = {
             "late": "calls_after_cancel",
             "cached": "cached_calls",
-            "again": "calls_paid_again",
+            "repaid": "calls_paid_again",
         }
         more = "".join(
             f", {name} :{n}" for n, name in names.items() if n in self.values
@@ -477,7 +477,7 @@ class Calls:
         facts = {
             "late": self.late,
             "cached": self.cached,
-            "again": self.paid_again,
+            "repaid": self.paid_again,
             "usage": self.usage.item,
         }
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}

@@ -87,7 +87,7 @@ class World:
         row = change.new if change.kind == "EFFECT" else None
         if row is not None and row["state"] == "INTENT":
             self.intents.add(keys.provider_key(row["effect_key"], int(row["gen"])))
-        if change.kind in {"EFFECT", "COMPENSATED"} and change.new is not None:
+        if change.kind in {"EFFECT", "COMPENSATED", "STAGE"} and change.new is not None:
             self.work[change.job, change.chunk or 0][change.sk] = change.new
         if change.new is None:
             self.items.pop((change.pk, change.sk), None)

@@ -59,9 +59,9 @@ def expected(run: Run) -> str:
     ends = row.join if run.moment == "join" else row.ends[MOMENTS.index(run.moment)]
     if run.end is not End.STAYS:
         return ends
-    # It may have sent before it was asked to come again, too: its answer was lost.
-    doubt = "D" if run.moment == "flight" and row.kind == "once" else ""
-    return f"{ends}O{doubt}"
+    # Version 1 goes on from its moment, and version 2 finds the chunk at any later one.
+    later = row.ends if run.moment != "join" else ends
+    return f"{later}OD" if row.kind == "once" else f"{later}O"
 
 
 def fault_of(run: Run) -> str:

@@ -17,9 +17,10 @@ from verification.deployments.changes import ENDS, MOMENTS, changes, deployments
 from verification.deployments.drill import End, Run, drill
 from verification.deployments.judge import end_of, fault_of
 
-#: Two changes that go on, two that stop, and one with chunks that are compensated.
+#: Two changes that go on, three that stop, and one with chunks that are compensated.
 FEW = (
     "field-added-keyed",
+    "argument-added-keyed",
     "stages-swapped-keyed",
     "pivot-moved-keyed",
     "stage-renamed-keyed",

@@ -1,9 +1,9 @@
 """Deploy another version of a pipeline while its jobs run.
 
-Every version does the same for a traveller, by other stages. A schedule draws one of
-them. From a drawn moment on, workers that start take it: all, or half of them. Some
-deployments are rolled back. When the faults end, all workers have one of the two
-versions.
+Every version does the same for a traveller. Its stages, calls or kinds of effects are
+others. A schedule draws one of them. From a drawn moment on, workers that start take
+it: all, or half of them. Some deployments are rolled back. When the faults end, all
+workers have one of the two versions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from piecework import Context, Pipeline, Stage
+from piecework import Context, Effect, Pipeline, Stage
 from piecework_simulation.driver.pipelines import (
     Item,
     book,
@@ -37,11 +37,40 @@ ACTS: Final = Acts(
     frozenset({"flight", "hotel", "payment", "letter"}), frozenset({"flight", "hotel"})
 )
 
+once = replace(shop, effect=Effect.NON_IDEMPOTENT)
+store = replace(shop, name="store")
+
 
 async def nothing(ctx: Context[Item]) -> str:
     """Do nothing: another stage books the flight."""
     del ctx
     return ""
+
+
+async def reserve(what: str, n: int, size: int = 0, *, idempotency_key: str) -> str:
+    """Make a booking, as `book` does."""
+    return await book(what, n, size, idempotency_key=idempotency_key)
+
+
+async def flight_by_name(ctx: Context[Item]) -> str:
+    """Book the flight with another form of the arguments."""
+    n, size = sized(ctx)
+    return await ctx.call(shop, book, "flight", n=n, size=size)
+
+
+async def flight_reserved(ctx: Context[Item]) -> str:
+    """Book the flight by another function."""
+    return await ctx.call(shop, reserve, "flight", *sized(ctx))
+
+
+async def flight_of_store(ctx: Context[Item]) -> str:
+    """Book the flight at a dependency of another name."""
+    return await ctx.call(store, book, "flight", *sized(ctx))
+
+
+async def flight_once(ctx: Context[Item]) -> str:
+    """Book the flight at a provider that no longer honours keys."""
+    return await ctx.call(once, book, "flight", *sized(ctx))
 
 
 async def car(ctx: Context[Item]) -> str:
@@ -60,6 +89,11 @@ PAY, WRITE = Stage(pay, pivot=True), Stage(write)
 REST: Final = (HOTEL, PAY, WRITE)
 
 
+def instead(function: object) -> Stage[Item]:
+    """Return the first stage with another function."""
+    return replace(FLIGHT, run=function, name="flight")  # type: ignore[arg-type]
+
+
 #: The versions that may be deployed over `travel`.
 LATER: Final = tuple(
     map(
@@ -68,6 +102,10 @@ LATER: Final = tuple(
             version(HOTEL, FLIGHT, PAY, WRITE),
             version(FLIGHT, Stage(car), *REST),
             version(Stage(car), FLIGHT, *REST),
+            version(instead(flight_by_name), *REST),
+            version(instead(flight_reserved), *REST),
+            version(instead(flight_of_store), *REST),
+            version(instead(flight_once), *REST),
             version(replace(FLIGHT, name="fly"), *REST),
             version(
                 Stage(nothing, name="flight"),

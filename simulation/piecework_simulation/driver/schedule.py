@@ -113,6 +113,13 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
     fleet.deployment = draw_deployment(pipelines, apart)
     if fleet.deployment is not None:
         invariants.acts.pipelines = {travel.name: ACTS}
+        later = fleet.deployment.second[travel.name].stages
+        undone = frozenset(stage.name for stage in later if stage.compensate)
+        # What the other version cannot compensate stays for an operator.
+        invariants.letters.compensable = {
+            name: known & undone if name == travel.name else known
+            for name, known in invariants.letters.compensable.items()
+        }
     driver = ScheduleDriver(world, invariants, fleet, provider, workloads)
     began = world.loop.moment
     with leftovers_discarded(world):

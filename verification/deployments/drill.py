@@ -20,6 +20,7 @@ from typing import Final
 from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.outcome import CHANGED_CODE, NO_STAGE_CODE
 from piecework.domain.refs import JobRef
 from piecework.loading import load_pipeline
 from piecework.store.completion import all_chunks, read_chunk
@@ -164,7 +165,7 @@ async def is_settled(fleet: Fleet, row: Deployment) -> bool:
 
 def is_over(chunk: Chunk) -> bool:
     """Return whether a chunk has ended, or waits for a safe version."""
-    return chunk.status.ended or chunk.stage_deferrals > 0
+    return chunk.status.ended or chunk.error_code in {CHANGED_CODE, NO_STAGE_CODE}
 
 
 async def chunks_of(fleet: Fleet, row: Deployment) -> list[Chunk]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -174,7 +174,7 @@ async def test_the_bill_has_exactly_the_requests_that_were_sent(
 async def test_the_bill_measures_what_the_table_stores_and_what_calls_sent(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await scenario.submit(counting, [Item(n=n, calls=3) for n in range(8)])
+    await scenario.submit(counting, [Item(n=n, calls=30) for n in range(8)])
     async with scenario.worker():
         await scenario.ended()
     job, table = await scenario.job(), scenario.rt.table
@@ -182,7 +182,7 @@ async def test_the_bill_measures_what_the_table_stores_and_what_calls_sent(
     sizes = [size_of(row) for row in rows if row["sk"].startswith(KINDS)]
     found = await stored_by(table, job)
 
-    assert stored_as(sizes) == found
+    assert astuple(found) == pytest.approx(astuple(stored_as(sizes)))
     assert len(sizes) >= 16, "each chunk has its row, and a page of answers"
     of_chunks = await stored_of(table, job, range(8))
     assert of_chunks.bytes == pytest.approx(found.bytes, rel=0.05), "without the join"
@@ -198,4 +198,4 @@ async def test_the_bill_measures_what_the_table_stores_and_what_calls_sent(
     days = scenario.rt.settings.job_retention_days
     assert days == pytest.approx(bill["kept_days"], abs=0.1)
     sent = lines.get("sent by calls", 0) * bill_lines.GB + sum(counted)
-    assert 24 * REQUEST_BYTES <= sent < 25 * REQUEST_BYTES
+    assert 240 * REQUEST_BYTES <= sent < 250 * REQUEST_BYTES

@@ -84,7 +84,7 @@ async def test_a_drawn_chunk_is_lost_after_half_a_lease(
     for now, following in passes:
         drawn.note(job, following, now, lost_s)
         lost = now == passes[-1][0]
-        assert lost is drawn.is_lost(chunk, now, lost_s)
+        assert lost is (drawn.lost_at(chunk, lost_s) <= now)
 
 
 async def test_a_priority_is_changed_only_with_a_backlog(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from statistics import median
 
 import pytest
 
@@ -19,10 +20,11 @@ from verification.drill.workloads import WORKLOADS, Workload, estimated
     ids=lambda each: each.name,
 )
 def test_the_finish_time_follows_the_limit_that_binds(workload: Workload) -> None:
-    found = estimated(workload)
+    found = [estimated(workload, seed) for seed in (1, 2, 3)]
 
-    assert found.error <= 0.15
-    assert found.truth_s <= found.p90_s <= 1.5 * found.truth_s
+    assert median(each.error for each in found) <= 0.15
+    for each in found:
+        assert each.truth_s <= each.p90_s <= 1.5 * each.truth_s
 
 
 @pytest.mark.parametrize("hows", [["slow"] * 4, ["quick"] * 4], ids=["slow", "ended"])

@@ -90,7 +90,10 @@ def chunk_run(
     if reached_stage == "second":
         progress.completed = {"first": "null"}
     ledger = SimpleNamespace(
-        cancel=None, stages_with_effects=set, finish_rest=Journal().finish_rest
+        cancel=None,
+        in_doubt=0,
+        stages_with_effects=set,
+        finish_rest=Journal().finish_rest,
     )
     lease = Lease(claim, None, SETTINGS.lease_s, 0.0, 0.0)
     parts: Any = {"checkpoints": progress, "ledger": ledger, "journal": Journal()}

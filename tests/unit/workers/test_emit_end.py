@@ -52,6 +52,7 @@ def said(
         outcome=outcome,
         pipeline=SimpleNamespace(codes=()),
         checkpoints=SimpleNamespace(compensated=dict(compensated)),
+        ledger=SimpleNamespace(in_doubt=0),
         certificate=certificate,
         ctx=SimpleNamespace(
             log=log,

@@ -121,7 +121,8 @@ COMMANDS = {
         "pause:set_priority", "Change the share of a job in the workers."
     ),
     "jobs unpin": Row(
-        "pause:unpin", "Let workers of any code version run a pinned job."
+        "pause:unpin",
+        "Let workers of any code version run a job that was submitted with `--pin`.",
     ),
     "jobs accept-changes": Row(
         "changes:accept_changes",

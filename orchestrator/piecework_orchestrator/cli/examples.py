@@ -56,6 +56,7 @@ EXAMPLES = [
     "piecework jobs set-priority july high",
     "piecework jobs set-priority july low --tenant acme",
     "piecework jobs unpin july --reason 'version 7 is gone'",
+    "piecework jobs unpin july -o json",
     "piecework jobs delete july --reason 'the contract has ended'",
     "piecework jobs delete july --reason 'asked by the customer' --yes",
     "piecework jobs accept-changes july --dry-run",

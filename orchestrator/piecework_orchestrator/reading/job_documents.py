@@ -187,12 +187,14 @@ async def counts_of_ended(rt: Reading, job: Job) -> Document:
     """Return what the chunks of a large ended job add up to, by its certificate."""
     letters = await dead_letters_of(rt).count(job.ref, MOST_LETTERS)
     head = await read_certificate_head(rt, job) or {}
+    calls = head.get("calls")
     return {
         "counts": dict(job.outcomes or {}),
         "counts_exact": letters.complete,
         "error_codes": head.get("error_codes", {}),
         "code_versions": head.get("code_versions", {}),
-        "calls": head.get("calls") or None,
+        "calls": {**calls, "paid_again": head.get("paid_again", 0)} if calls else None,
+        "effects_in_doubt": job.effects_in_doubt,
         "outages": head.get("outages"),
         "dead_letters": letters.open,
         "certificate": head or None,
@@ -202,8 +204,8 @@ async def counts_of_ended(rt: Reading, job: Job) -> Document:
 async def counts_of_large(rt: Reading, job: Job) -> Document:
     """Return what is known of the chunks of a large job that has not ended.
 
-    Its calls and outages are added up when it ends. The code versions are those of the
-    chunks that were read, which are in progress.
+    Its calls, effects in doubt and outages are added up when it ends. The code versions
+    are those of the chunks that were read, which are in progress.
     """
     from piecework_orchestrator.reading.large_jobs import count_large
 
@@ -214,6 +216,7 @@ async def counts_of_large(rt: Reading, job: Job) -> Document:
         "error_codes": dict(sorted(counted.letters.codes.items())),
         "code_versions": dict(sorted(counted.by_version.items())),
         "calls": None,
+        "effects_in_doubt": None,
         "outages": None,
         "dead_letters": counted.letters.open,
         "certificate": None,

@@ -171,6 +171,7 @@ def test_the_certificate_of_a_very_large_job_is_shown(here: Deployment) -> None:
     assert "60000 of 60000 results; manifest cdcdcdcdcdcd" in shown
     assert ["calls", "7"] in [line.split() for line in shown.splitlines()]
     assert results == document["certificate"]["results"]
+    assert (0, 0) == (document["calls"]["paid_again"], document["effects_in_doubt"])
 
 
 def test_a_certificate_that_was_changed_is_not_shown(here: Deployment) -> None:

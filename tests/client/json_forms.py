@@ -21,9 +21,12 @@ from unittest import mock
 
 from piecework import runtime, telemetry
 from piecework.client import Client
+from piecework.domain.outcome import CHANGED_CODE
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import StoreError
 from piecework.explain.situation import ACCESS_DENIED
 from piecework.settings import Settings
+from piecework.store.table import ItemWrite
 from piecework_orchestrator.operate import pipelines
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.client.test_acts import words
@@ -96,6 +99,7 @@ WALK: dict[str, Sequence[str]] = {
         "jobs set-budget JOB --budget-tokens 9000 --reason why",
         "jobs set-priority JOB low --reason why",
         "jobs unpin JOB --reason why",
+        "jobs accept-changes JOB --dry-run",
         "jobs pause JOB --reason why",
         "jobs show JOB",
         "jobs explain JOB",
@@ -176,6 +180,10 @@ WALK: dict[str, Sequence[str]] = {
         "jobs cancel JOB --reason why --yes",
         "jobs delete JOB --reason why --yes",
         "jobs list",
+    ),
+    "changed": (
+        "jobs accept-changes JOB --dry-run",
+        "jobs accept-changes JOB --reason why --yes",
     ),
     "": (
         "submit PIPELINE ROWS --job-id submitted",
@@ -268,8 +276,20 @@ async def prepare(aws: InProcessAws, state: str) -> str:
                 await asyncio.sleep(0.05)
             if not sampled:
                 await job.wait(timeout=60)
+        if state == "changed":
+            await stop_by_newer_code(aws, JobRef("default", state).chunk(1))
         effects = [row async for row in job.effects()]
         return str(effects[0]["effect_key"]) if effects else ""
+
+
+async def stop_by_newer_code(aws: InProcessAws, ref: ChunkRef) -> None:
+    """Give a dead chunk the code of those that newer code has stopped."""
+    table = aws.runtime().table
+    code = {"code": CHANGED_CODE}
+    update = "SET error_code = :code"
+    await table.update(
+        ItemWrite("Update", table.name, ref.pk, ref.sk, update=update, values=code)
+    )
 
 
 # ── schemas ───────────────────────────────────────────────────────────────────

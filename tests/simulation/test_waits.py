@@ -340,8 +340,9 @@ def test_a_job_whose_chunks_all_wait_costs_few_requests() -> None:
     one = simulate(lambda here: act(here, 1), [sleeping])
     many = simulate(lambda here: act(here, 300), [sleeping])
     # The passes read two groups once in an hour, in pages of seven items. A large job
-    # has a backlog, whose end each pass reads.
-    assert many <= one + 300 / 7 + 130
+    # has a backlog, whose end each pass reads. It also tolerates some dead letters, and
+    # each of the 120 passes reads their counters, which have rows of their own.
+    assert many <= one + 300 / 7 + 130 + 120
 
 
 def test_a_join_sleeps_and_asks_as_a_stage_does() -> None:

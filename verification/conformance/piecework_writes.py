@@ -16,9 +16,11 @@ COMPARED = re.compile(r"#?\b([a-z][a-z_0-9]*) (=|<|<=|>|>=|IN) [(]?(:\w+)")
 ABSENT = re.compile(r"attribute_not_exists\(#?(\w+)\)")
 PRESENT = re.compile(r"attribute_exists\(#?(\w+)\)")
 COUNTED = re.compile(r"= ([a-z_]+) [+-] :")
+APPENDED = re.compile(r"list_append\(if_not_exists\(([a-z_]+), :\w+\), (:\w+)\)")
 KEYWORDS = {"pk", "sk"}
 ITEMS = 8
 NUMBERS = [{"N": "-1"}, {"N": "99"}]
+LISTS: list[dict[str, Any]] = [{"L": []}, {"L": [{"S": "present"}]}]
 ANY = [{"S": ""}, {"S": "~"}, *NUMBERS, {"NS": ["1"]}]
 
 
@@ -62,8 +64,8 @@ def recorded() -> list[Recorded]:
 def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     """Yield what stands there before the write: nothing, a match, and near misses.
 
-    An absent item meets no update that only removes, and what is counted stays a
-    number. The emulators differ there.
+    An absent item meets no update that only removes, what is counted stays a number,
+    and what is appended to stays a list. The emulators differ there.
     """
     if write.creates or write.kind == "ConditionCheck":
         yield None
@@ -71,18 +73,23 @@ def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     yield match
     names = sorted(mentioned(write))
     counted = COUNTED.findall(write.update)
+    appended = dict(APPENDED.findall(write.update))
     for name in sorted({name for name, *_ in COMPARED.findall(write.condition)}):
         if name not in counted:
             yield match | {name: {"BOOL": True}}
     for name in ABSENT.findall(write.condition):
-        if name not in counted:
+        if name in appended:
+            yield match | {name: write.values[appended[name]]}
+        elif name not in counted:
             yield match | {name: {"S": "present"}}
     for _ in range(ITEMS):
         near = dict(match)
         for name in rng.sample(names, min(len(names), 2)):
             near.pop(name, None)
             if rng.random() < 0.6:
-                near[name] = rng.choice(NUMBERS if name in counted else ANY)
+                near[name] = rng.choice(
+                    NUMBERS if name in counted else LISTS if name in appended else ANY
+                )
         yield near
 
 
@@ -91,8 +98,9 @@ def matching(write: Recorded) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sign, value in COMPARED.findall(write.condition):
         wanted = write.values[value]
-        wanted = less(wanted) if sign == "<" else wanted
-        found.setdefault(name, {"S": "9"} if sign == ">" and "S" in wanted else wanted)
+        if sign in "<>":
+            wanted = less(wanted) if sign == "<" else more(wanted)
+        found.setdefault(name, wanted)
     for name in PRESENT.findall(write.condition):
         found.setdefault(name, {"S": "present"})
     for name in COUNTED.findall(write.update):
@@ -105,6 +113,13 @@ def less(value: dict[str, Any]) -> dict[str, Any]:
     if "N" in value:
         return {"N": str(int(value["N"]) - 1)}
     return {"S": "0"}
+
+
+def more(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value after a number or a string."""
+    if "N" in value:
+        return {"N": str(int(value["N"]) + 1)}
+    return {"S": "9"}
 
 
 def mentioned(write: Recorded) -> set[str]:

@@ -11,7 +11,8 @@ from verification.security.leaky import WAYS, Leak
 #: Letters and digits of a canary in a row that are a leak.
 STRETCH = 16
 #: The attributes and rows that hold what stages were given and returned. The rows are
-#: the checkpoints, remembered calls, effects and results of chunks.
+#: the checkpoints, remembered calls, effects and results of chunks. A chunk's row has
+#: small values of its stages, each in the entry of its stage (decision 0046).
 ALLOWED = {"value", "calls"}
 ALLOWED_ROWS = ("WORK#", "CHUNK#", "RESULT#", "RESPONSE")
 #: Objects that do.
@@ -123,6 +124,12 @@ def outside_of_values(item: Mapping[str, Any]) -> str:
     """Return what an item says beside what stages were given and returned."""
     row = str(item["sk"]).startswith(ALLOWED_ROWS)
     kept = {k: v for k, v in item.items() if not (row and k in ALLOWED)}
+    if row and "stages" in kept:
+        entries = kept["stages"].items()
+        kept["stages"] = {
+            name: {k: v for k, v in entry.items() if k != "value"}
+            for name, entry in entries
+        }
     return repr(kept)
 
 

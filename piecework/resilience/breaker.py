@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from math import inf
+from math import floor, inf
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -289,6 +289,9 @@ class Heard:
             a failing one.
         answered: When the last answered call of each chunk began. A call that began
             before an outage may be answered in it.
+
+    Its times are whole milliseconds, as the record has them. A time that the record
+    cannot hold would be news for ever, and each worker would write it twice a second.
     """
 
     failing: Times = field(default_factory=dict)
@@ -323,13 +326,14 @@ class Heard:
     def with_failing(self, since: Times, now: float) -> Heard:
         """Add failing chunks, unless they are known; forget those of long ago."""
         known = self.still_failing
-        new = {c: at for c, at in since.items() if c and c not in known}
+        new = {c: whole_ms(at) for c, at in since.items() if c and c not in known}
         found = latest(self.failing, new).items()
         kept = {c: at for c, at in found if c in new or now - at <= REMEMBERED_S}
         return Heard(newest(kept, MOST_FAILING), self.answered)
 
     def with_answer(self, chunk: str, began: float) -> Heard:
         """Add the answer of a call that began at this time."""
+        began = whole_ms(began)
         if not chunk or began <= self.answered.get(chunk, 0.0):
             return self
         answered: Times = {**self.answered, chunk: began}
@@ -348,6 +352,11 @@ class Heard:
             if chunk in both.still_failing or at > since >= known.answered.get(chunk, 0)
         }
         return Heard(failing, newest(answered, MOST_FAILING + 1))
+
+
+def whole_ms(seconds: float) -> float:
+    """Return a time as the record of the fleet has it."""
+    return floor(seconds * 1000) / 1000
 
 
 def latest(one: Times, other: Times) -> Times:

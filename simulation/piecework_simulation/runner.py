@@ -25,8 +25,9 @@ from piecework_simulation.engine.leftovers import collect, collecting_manually
 
 #: Seeds in each group that a process receives.
 SEEDS_PER_GROUP = 5
-#: Groups submitted ahead, for each process.
-GROUPS_PER_PROCESS = 2
+#: Groups submitted ahead, for each process. The verdicts are taken in order, so that
+#: the others go on beside a schedule that takes a minute.
+GROUPS_PER_PROCESS = 50
 #: Maximum violated schedules that are listed one by one.
 MAX_LISTED = 10
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
-from piecework.calls.fleet_breaker import BreakerSnapshot
+from piecework.calls.fleet_breaker import BreakerSnapshot, SyncedBreaker
 from piecework.domain import keys
 from piecework.domain.moments import iso
-from piecework.resilience.breaker import BreakerPhase, Heard
+from piecework.resilience.breaker import (
+    BreakerPhase,
+    BreakerState,
+    CircuitBreaker,
+    Heard,
+)
 from piecework.store.breakers import Breakers
 from tests.store.conftest import NOW, Store, Stutter
 
@@ -206,6 +212,22 @@ async def test_the_first_failure_of_all_makes_the_row(store: Store) -> None:
     )
     stands = await breakers(store).open(name(store), 0, UNTIL + 9, "c")
     assert BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL, failure_code="c") == stands
+
+
+async def test_what_was_heard_is_written_once(store: Store) -> None:
+    """The record has milliseconds; the clock of a worker has more."""
+    at, of, began = breakers(store), name(store), NOW - 8.7654321
+    here = SyncedBreaker(BreakerState(CircuitBreaker(), Random(1)))
+    here.state.heard = (
+        Heard()
+        .with_failing({"t/j/1": NOW - 9.87654321}, NOW)
+        .with_answer("t/j/2", began)
+    )
+    await here.write_change(of, at)
+    here.apply_read((await at.read_all())[of])
+
+    assert not here.has_change
+    assert 1 == here.recorded.heard_seq
 
 
 async def test_of_many_that_want_to_probe_one_may(store: Store) -> None:

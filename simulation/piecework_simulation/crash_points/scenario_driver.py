@@ -35,6 +35,8 @@ REDELIVERY_S = 15.0
 #: Seconds from the time when all chunks know of the cancel to the release of held
 #: calls.
 RELEASE_S = 2.0
+#: The outcomes of commands that an operator types again if nothing has changed.
+WITHOUT_EFFECT = frozenset({"died", "aws.service.throttled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,12 @@ class ScenarioDriver:
                 await act()
 
     async def retry_if_died(self, act: Callable[[], Awaitable[str]]) -> str:
-        """Run a command; run it again if its process died before it had any effect."""
-        before = self.command_state()
-        outcome = await act()
-        if outcome == "died" and self.command_state() == before:
+        """Run a command; run it again if it ended before it had any effect.
+
+        Its process died, or AWS throttled its reads for as long as the SDK tries.
+        """
+        before, outcome = self.command_state(), await act()
+        while outcome in WITHOUT_EFFECT and self.command_state() == before:
             outcome = await act()
         return outcome
 

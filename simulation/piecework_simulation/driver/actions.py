@@ -267,7 +267,8 @@ class ScheduleDriver:
     async def wait_until_jobs_end(self) -> None:
         """Wait until every job has ended.
 
-        Jobs that do not exist yet are submitted again; paused ones are resumed.
+        Jobs that do not exist yet are submitted again; paused ones are resumed. The end
+        of a sample is an end: the chunks that follow have their own time.
         """
         for asked in self.submitted:
             if asked[0].pk not in self.invariants.jobs:
@@ -286,6 +287,7 @@ class ScheduleDriver:
             for ref, *_ in self.submitted:  # the end of a sample pauses a job, too
                 if self.invariants.jobs[ref.pk]["status"] == JobStatus.PAUSED:
                     await self.fleet.resume(ref, mortal=False)
+                    deadline_at = max(deadline_at, loop.time() + MAX_END_S)
                 if self.asks(ref) and apart.random() < 1 / ANSWER_S:
                     await self.fleet.answer(ref, mortal=False)
             await asyncio.sleep(1.0)

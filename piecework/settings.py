@@ -139,7 +139,8 @@ class Settings:
     #: redispatch of a chunk doubles this time.
     reconcile_s: float = setting(5.0, gt=0)
     redispatch_s: float = setting(900.0, gt=0)
-    #: Read units a second that the reconciler may spend on reading chunks.
+    #: Read units a second that a reconciler may spend on the chunks of all jobs
+    #: together. A job that needs more than its share is read less often.
     reconcile_read_units: float = setting(200.0, gt=0)
 
     #: The reconciler raises an alarm if `dead_letter_alarm` dead letters or more arrive

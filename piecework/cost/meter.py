@@ -149,6 +149,11 @@ def names_of(operation: str) -> tuple[str, str, str]:
     return stem + "requests", stem + "units", stem + "bytes"
 
 
+def current_actor() -> Actor | None:
+    """Return who makes the requests of this task; None: the actor of the process."""
+    return _ACTOR.get()
+
+
 @contextmanager
 def acting_as(actor: Actor) -> Iterator[None]:
     """Count the requests inside for another actor: a reconciler beside a worker."""

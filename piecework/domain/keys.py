@@ -625,6 +625,12 @@ def partition_size(partition: int, chunks: int) -> int:
     return min(PARTITION_SIZE, chunks - partition * PARTITION_SIZE)
 
 
+def numbers_of(partition: int, chunks: int) -> range:
+    """Return the numbers of a partition's chunks among the first so many chunks."""
+    first = partition * PARTITION_SIZE
+    return range(first, max(first, min(first + PARTITION_SIZE, chunks)))
+
+
 def block_of(partition: int) -> int:
     """Return the block of a partition."""
     return partition // BLOCK_SIZE

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -28,8 +29,15 @@ from piecework.jobs.tolerance import (
 )
 from piecework.reconciler.liveness import wait_s
 from piecework.reconciler.pass_state import PassContext, draw_lost_s
+from piecework.reconciler.plan import (
+    groups_to_read,
+    plan_reads,
+    read_numbers,
+    reads_all,
+    units_of,
+)
 from piecework.runtime import Runtime
-from piecework.store.completion import Tallies, chunks_of_group, read_chunks
+from piecework.store.completion import chunks_of_group, read_chunks
 from piecework.store.workers import note_takeover
 
 
@@ -53,23 +61,16 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
         return await finish_resume(context, job)
     stopped = await stop_exceeded(rt, job)
     held = job.holds_rest and not stopped
-    await note_backlog(context, job)
     newer: list[ChunkRef] = []
     order = BlockedChunks()
-    groups = await groups_to_read(rt.tallies, job)
-    found = context.quiet.of(job, rt.clock())
-    quiet = {group: found[group] for group in groups & found.keys()}
-    open_chunks, awake = sum(quiet.values()), 0
-    context.note_waiting_long(job.ref, open_chunks)
+    reads = await choose_reads(context, job, held=held, stopped=stopped)
+    awake = job.chunks - reads.drawn
+    open_chunks = reads.waiting_long + awake
     may_be_skipped = job.has_waits and not (job.is_ordered or held)
-    groups -= quiet.keys()
-    if held:
-        groups &= {keys.group_of(chunk) for chunk in job.sample}
-    context.leases.keep_only(job.ref, groups)
-    for group in sorted(groups):
+    for group, numbers in reads.plan.items():
         unstarted: list[Chunk] = []
         long_waits = LongWaits(job)
-        async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
+        async for chunk in read_numbers(rt, job, group, numbers, newer):
             if held and chunk.ref.chunk not in job.sample:
                 continue
             context.note(chunk)
@@ -83,12 +84,14 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
         cancelled = await cancel_all_unstarted(rt, unstarted)
         open_chunks -= cancelled
         actions["cancelled"] += cancelled
-        long_waits.end(context, group, unless=bool(newer) or not may_be_skipped)
+        partly_drawn = reads.drawn in keys.numbers_of(group, job.chunks)
+        read_on = bool(newer) or partly_drawn or not may_be_skipped
+        long_waits.end(context, group, unless=read_on)
         awake += long_waits.awake
     if order.blocked:
         actions += await continue_keys(context, job, order)
         if order.is_stopped and not newer:
-            ended = await end_stopped_chunks(rt, job, groups)
+            ended = await end_stopped_chunks(rt, job, reads.plan)
             actions["stopped chunks ended"] += ended
             open_chunks -= ended
     if open_chunks and may_be_skipped and not (awake or newer):
@@ -96,6 +99,39 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     if open_chunks == 0 and not newer:
         actions += await on_all_ended(context, job, is_sample=held)
     return actions
+
+
+class Reads(NamedTuple):
+    """The chunks that a pass reads by group, of those before `drawn`.
+
+    It does not read `waiting_long` open ones of them.
+    """
+
+    plan: dict[int, range]
+    drawn: int
+    waiting_long: int
+
+
+async def choose_reads(
+    context: PassContext, job: Job, *, held: bool, stopped: bool
+) -> Reads:
+    """Choose the chunks that may need this pass; note those that are not read."""
+    rt = context.rt
+    await note_backlog(context, job)
+    whole = held or stopped or reads_all(job)
+    drawn = job.chunks if whole else context.drawn.next_of(job)
+    groups = await groups_to_read(rt.tallies, job, drawn)
+    found = context.quiet.of(job, rt.clock())
+    quiet = groups & found.keys()
+    waiting_long = sum(found[group] for group in quiet)
+    context.note_waiting_long(job.ref, waiting_long)
+    groups -= quiet
+    if held:
+        groups &= {keys.group_of(chunk) for chunk in job.sample}
+    context.leases.keep_only(job.ref, groups)
+    plan = await plan_reads(rt.tallies, job, groups, drawn, whole=whole)
+    context.note_plan(job, units_of(plan), undrawn=job.chunks - drawn)
+    return Reads(plan, drawn, waiting_long)
 
 
 @dataclass(slots=True)
@@ -162,7 +198,7 @@ async def reconcile_paused(context: PassContext, job: Job) -> Counter[str]:
     """Release the expired leases of a paused job; dispatch only what compensates."""
     actions: Counter[str] = Counter()
     running = 0
-    groups = await groups_to_read(context.rt.tallies, job)
+    groups = await groups_to_read(context.rt.tallies, job, job.chunks)
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         async for chunk in chunks_of_group(context.rt.table, job.ref, group, []):
@@ -290,22 +326,3 @@ def in_backlog(chunk: Chunk, job: Job) -> bool:
     """Return whether a chunk was in the backlog of its job, and was never claimed."""
     start, is_new = job.backlog_start, chunk.status is ChunkStatus.PENDING
     return start is not None and is_new and chunk.ref.chunk >= start
-
-
-async def groups_to_read(tallies: Tallies, job: Job) -> set[int]:
-    """Return the groups of a job without those that are full by its tallies.
-
-    Tallies are used only in the first generation, where an ended chunk stays ended. In
-    a later one a late process may still add a chunk that was reopened since.
-    """
-    groups = set(range(keys.partition_count(job.chunks)))
-    if job.gen > 1 or len(groups) == 1:
-        return groups
-    groups -= job.full_groups
-    for block in range(keys.block_count(job.chunks)):
-        first = block * keys.BLOCK_SIZE
-        if block in job.full_blocks:
-            groups -= set(range(first, first + keys.BLOCK_SIZE))
-        elif keys.block_count(job.chunks) > 1:
-            groups -= await tallies.full_groups_of_block(job.ref, block)
-    return groups

@@ -25,6 +25,7 @@ from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
+from piecework.reconciler.plan import fair_rate, units_of_chunks
 from piecework.reconciler.waits import POLL_S, Waits
 from piecework.reconciler.watches import Watches
 from piecework.runtime import Runtime
@@ -36,9 +37,6 @@ from piecework.webhooks.sender import Send
 if TYPE_CHECKING:
     import structlog
 
-#: Bytes of a consistent read unit, and about the bytes of a chunk's row.
-UNIT_BYTES = 4096
-CHUNK_BYTES = 700
 #: The statuses of a job of which a pass reads all chunks.
 READ_CHUNKS = frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.CANCELLING})
 #: Seconds between two passes without an active job.
@@ -73,6 +71,8 @@ class Reconciler:
     _watches: Watches = field(init=False)
     _waits: Waits = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
+    #: About the read units of a pass over each job.
+    _units: dict[JobRef, float] = field(default_factory=dict)
     #: Active jobs whose dead letters climb a ladder; the marks are in the outbox.
     _climbing: set[JobRef] = field(default_factory=set)
     #: Tenants of the pipelines that were paused or resumed before the last pass.
@@ -176,6 +176,8 @@ class Reconciler:
         self._context.drawn.forget(ref)
         self._context.rechecks.forget(ref)
         self._context.activity.pop(ref, None)
+        self._context.units.pop(ref, None)
+        self._units.pop(ref, None)
         self._context.quiet.forget(ref)
         self._waits.forget(ref)
 
@@ -239,8 +241,9 @@ class Reconciler:
             raise
         if job.status.ended:
             self._forget(ref)  # nothing else would drop what this pass saw
-        if ref in self._context.quiet.jobs:
-            self._next_pass[ref] = now + self.interval_s(job, at_least=POLL_S)
+        elif ref in self._next_pass:
+            at_least = POLL_S if ref in self._context.quiet.jobs else 0.0
+            self._next_pass[ref] = now + self.interval_s(job, at_least)
         return actions
 
     async def _follow(self, job: Job) -> bool:
@@ -284,15 +287,18 @@ class Reconciler:
     def interval_s(self, job: Job, at_least: float = 0.0) -> float:
         """Return the seconds until the next pass; a large job is read less often.
 
-        A pass costs read units; the interval keeps them below `reconcile_read_units` a
-        second. Only chunks without a message wait longer. A deadline shortens it.
+        A pass costs read units; the intervals keep those of all jobs together below
+        `reconcile_read_units` a second. Only chunks without a message wait longer. A
+        deadline shortens it.
         """
         settings = self.rt.settings
-        read = job.chunks if job.status in READ_CHUNKS else 1
-        units = read * CHUNK_BYTES / UNIT_BYTES
-        interval_s = max(
-            settings.reconcile_s, units / settings.reconcile_read_units, at_least
-        )
+        units = units_of_chunks(job.chunks if job.status in READ_CHUNKS else 1)
+        if job.status is JobStatus.RUNNING:
+            units = self._context.units.get(job.ref, units)
+        self._units[job.ref] = units
+        rates = (each / settings.reconcile_s for each in self._units.values())
+        rate = fair_rate(rates, settings.reconcile_read_units)
+        interval_s = max(settings.reconcile_s, units / rate, at_least)
         if job.status not in CANCELLABLE or job.deadline is None:
             return interval_s
         return min(interval_s, max(job.deadline - self.rt.clock(), 0.0))

@@ -43,7 +43,10 @@ class Overdue:
 
     def note(self, job: Job, chunk: Chunk, now: float) -> None:
         """Record a chunk that was read."""
-        since = overdue_since(job, chunk)
+        self.note_since(job, overdue_since(job, chunk), now)
+
+    def note_since(self, job: Job, since: str, now: float) -> None:
+        """Record that a chunk of a job is due since then; empty: it is not."""
         if since and since < self._longest.get(job.ref, ("~", 0.0))[0]:
             # A malformed time fails the pass of this job only.
             self._longest[job.ref] = since, max(0.0, now - moment(since))
@@ -100,6 +103,11 @@ class DrawnChunks:
             (now, next_chunk),
         ]
         self._left[job.ref] = job.chunks - next_chunk
+
+    def next_of(self, job: Job) -> int:
+        """Return the first chunk of a job that no worker has drawn yet."""
+        seen = self._seen.get(job.ref)
+        return seen[-1][1] if seen else job.chunks
 
     def knows(self, ref: JobRef) -> bool:
         """Return whether the job has, or had, a backlog."""
@@ -283,6 +291,7 @@ class PassContext:
         progress: Reports the progress of a submit that this pass completes.
         released: The groups with a chunk whose owner has died, since they were counted.
         activity: What the last pass of this process saw of each active job.
+        units: About the read units of the last pass over each running job.
     """
 
     rt: Runtime
@@ -293,6 +302,7 @@ class PassContext:
     rechecks: Rechecks = field(default_factory=Rechecks)
     released: dict[JobRef, set[int]] = field(default_factory=dict)
     activity: dict[JobRef, Activity] = field(default_factory=dict)
+    units: dict[JobRef, float] = field(default_factory=dict)
     quiet: QuietGroups = field(default_factory=QuietGroups)
     progress: Progress = lambda *_: None
     #: The messages that are not sent yet, by the queue of their job.
@@ -303,6 +313,16 @@ class PassContext:
         seen = self.activity.get(chunk.ref.of)
         if seen is not None:
             seen.note(chunk, self.rt.clock())
+
+    def note_plan(self, job: Job, units: float, *, undrawn: int) -> None:
+        """Record what this pass reads, and the chunks that no worker has drawn yet."""
+        self.units[job.ref] = units
+        if not undrawn:
+            return
+        self.overdue.note_since(job, job.dispatched_at, self.rt.clock())
+        seen = self.activity.get(job.ref)
+        if seen is not None:
+            seen.open += undrawn
 
     def note_waiting_long(self, ref: JobRef, chunks: int) -> None:
         """Record the open chunks of the groups that this pass does not read."""

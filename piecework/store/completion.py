@@ -167,6 +167,20 @@ async def chunks_of_group(
             yield Chunk.read(chunk, require_known(item))
 
 
+async def chunks_between(
+    table: Table, ref: JobRef, numbers: range, newer: list[ChunkRef]
+) -> AsyncIterator[Chunk]:
+    """Yield neighbours of one group; append those of a newer schema to `newer`."""
+    first, last = ref.chunk(numbers[0]), ref.chunk(numbers[-1])
+    items = await table.first(first.pk, len(numbers), prefix=first.sk, last=last.sk)
+    for item in items:
+        chunk = ref.chunk(keys.chunk_number(item["sk"]))
+        if is_newer(item):
+            newer.append(chunk)
+        else:
+            yield Chunk.read(chunk, item)
+
+
 # ── cache of the snapshots of ended jobs ──────────────────────────────────────
 #
 # Once every chunk of a generation has ended, none changes its status before the next

@@ -42,22 +42,6 @@ EQUIVALENT: dict[Key, str] = {
         "without the last of `enumerate(times)`",
     ): "the last letter is an alarm only if each one is; then the first is found",
     (
-        "piecework/reconciler/chunks.py",
-        "reconcile_chunks",
-        (
-            "`await note_backlog(context, job)` before"
-            " `stopped = await stop_exceeded(rt, job)`"
-        ),
-    ): "the stop writes the job alone, and the note reads the backlog alone",
-    (
-        "piecework/reconciler/chunks.py",
-        "reconcile_chunks",
-        (
-            "`groups = await groups_to_read(rt.tallies, job)` before"
-            " `await note_backlog(context, job)`"
-        ),
-    ): "both only read, and neither uses what the other has read",
-    (
         "piecework/reconciler/waits.py",
         "poll",
         (

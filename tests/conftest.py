@@ -31,6 +31,7 @@ def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-keys"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("PIECEWORK_STATE_DIR", str(tmp_path / ".piecework"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.with_name(f"{tmp_path.name}-x")))
 
 
 @pytest.fixture(autouse=True)

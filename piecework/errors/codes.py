@@ -14,6 +14,7 @@ because a reader looks a code up here. The layers:
     infra         stacks on AWS               webhook   telling other systems
     idempotency   functions outside a pipeline, wrapped with `idempotent`
     approval      questions that stages ask people
+    run           what `piecework run` remembers
 """
 
 from __future__ import annotations
@@ -1697,6 +1698,45 @@ ROWS: Final = (
         TRANSIENT,
         "The job had not ended when the time to wait was over.",
         "The job goes on. Watch it with `piecework jobs watch JOB`.",
+    ),
+    # run
+    Code(
+        "run.input.changed",
+        PERMANENT,
+        "The state file holds a run of other rows, of another pipeline or tenant.",
+        "`--fresh` starts anew, and forgets that run. `--state FILE` keeps both.",
+    ),
+    Code(
+        "run.state.absent",
+        PERMANENT,
+        "The state file does not exist: all rows of its run have succeeded, or it never"
+        " began.",
+        "`--state FILE` of the run itself keeps the file of one that has succeeded.",
+    ),
+    Code(
+        "run.state.foreign",
+        PERMANENT,
+        "The file that `--state` names is not the state file of a run.",
+        "Name another file, or one that does not exist.",
+    ),
+    Code(
+        "run.state.in_use",
+        PERMANENT,
+        "Another process has the state file open, and works on the run.",
+        "Wait until it ends, or end it. `--no-state` runs beside it.",
+    ),
+    Code(
+        "run.state.unwritable",
+        PERMANENT,
+        "The state file cannot be written: the disk is full, or a right is missing.",
+        "Free space or name another file. The same line then goes on: what was stored"
+        " is kept.",
+    ),
+    Code(
+        "run.state.version",
+        PERMANENT,
+        "Another version of Piecework wrote the state file.",
+        "Go on with that version. `--fresh` starts anew, and forgets the run.",
     ),
     # approval
     Code(

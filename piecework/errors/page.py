@@ -50,6 +50,7 @@ _TITLES: Final = {
     "cli": "the command line",
     "approval": "questions that stages ask people",
     "webhook": "telling other systems",
+    "run": "what `piecework run` remembers",
 }
 
 

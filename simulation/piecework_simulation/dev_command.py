@@ -33,7 +33,8 @@ from piecework_simulation.in_process import (
     worker_beside,
 )
 from piecework_simulation.reloading import Project, new_versions
-from piecework_simulation.run_command import show_end, threads
+from piecework_simulation.run_command import threads
+from piecework_simulation.run_end import show_end
 from piecework_worker.lease import InterruptReason
 from piecework_worker.stopping import Stop, leave, stop_on_signals
 from piecework_worker.worker import SHUTDOWN_MARGIN_S

@@ -1,8 +1,8 @@
 """Run one worker on the models of DynamoDB, SQS and S3, in this process.
 
 Time is real, unless a caller passes a clock.
-Nothing is installed and nothing is left behind: the record ends with the process. The
-models are those of the simulator, without faults and without latency.
+Nothing is installed. The record ends with the process, unless `state/` keeps it in a
+file. The models are those of the simulator, without faults and without latency.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import signal
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,17 +18,16 @@ import structlog
 import typer
 
 from piecework import telemetry
-from piecework.domain.budget import parse_cap
-from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.budget import NO_CAP, parse_cap
 from piecework.domain.job import Job
 from piecework.domain.pause import PauseCode
+from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
-from piecework.store.completion import all_chunks
 from piecework.telemetry.emit import Listener, listening
 from piecework_orchestrator import embedded
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
@@ -47,16 +46,20 @@ from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
 from piecework_orchestrator.cli.submit import say_refused
 from piecework_orchestrator.client import Client, JobHandle
-from piecework_orchestrator.reading.job_documents import dead_letters_of, job_document
+from piecework_orchestrator.reading.job_documents import job_document
 from piecework_orchestrator.results.artifacts import save_artifacts
 from piecework_orchestrator.results.results import EndedChunk
 from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
+from piecework_orchestrator.submit.intake.source import STDIN
 from piecework_simulation.in_process import (
     InProcessAws,
     RunningWorker,
     run_worker,
     worker_beside,
 )
+from piecework_simulation.run_end import show_end
+from piecework_simulation.state.place import state_path
+from piecework_simulation.state.remembered import Remembered, remembering
 from piecework_worker.stopping import SignalThread, leave, stop_on_signals
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 
@@ -66,12 +69,12 @@ app = typer.Typer(
 
 #: Seconds between two polls for results: a poll costs nothing here.
 POLL_S = 0.25
+#: Seconds until an answer is in the journal: a write costs nothing here.
+JOURNAL_FLUSH_S = 0.0
 #: Threads besides those of the stages, for host names.
 SPARE_THREADS = 8
 #: The reason of the answers that an option gives.
 REASON = "--answer of `piecework run`"
-#: The messages of one code that the end of the run lists.
-MAX_CAUSES = 20
 
 
 class Aws(StrEnum):
@@ -111,14 +114,31 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
             "embedded AWS, which is stopped if this command started it."
         ),
     ] = Aws.IN_PROCESS,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start anew: forget an earlier run.")
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="FILE",
+            help="Keep the run in this file, as long as you want.",
+            dir_okay=False,
+            show_default="a file in XDG_STATE_HOME until all rows have succeeded",
+        ),
+    ] = None,
+    no_state: Annotated[
+        bool, typer.Option("--no-state", help="Keep the run in memory alone.")
+    ] = False,
 ) -> None:
     """Run a pipeline here and print the results.
 
-    Everything runs in this process: nothing is installed, and nothing is left behind.
-    Each result is a line. Without --save, artifacts of the join are not kept. After an
-    interruption the next run starts from the beginning: for long jobs use
-    `piecework up` and a worker. Once a budget is spent, the run ends: its last line
-    says how many chunks are done and how many are left. The exit code is then 4.
+    Everything runs in this process, and nothing is installed. Each result is a line.
+    The run is remembered until all rows have succeeded: after an interruption the same
+    line goes on. It pays for no stored answer again, and prints all results. Without
+    --save, artifacts of the join are not kept. Once a budget is spent, the run ends:
+    its last line says how many chunks are done and how many are left. The exit code is
+    then 4.
     """
 
     async def main(out: Output) -> int:
@@ -127,6 +147,11 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
         overrides = {} if max_chunks is None else {"max_chunks": max_chunks}
         settings = load_settings(**overrides)
         found = load_pipeline(pipeline)
+        path = where_to_remember(
+            pipeline, source, settings, state, is_off=no_state, aws=aws
+        )
+        if path is not None:
+            settings = load_settings(**overrides, journal_flush_s=JOURNAL_FLUSH_S)
         parse_cap(budget_usd, budget_tokens)  # refuse it before a worker starts
         options = {
             "budget_usd": budget_usd,
@@ -137,15 +162,16 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
         log = structlog.get_logger()
         within_s = settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
         signals = stop_on_signals(log, within_s)
-        with threads(settings), listening(advice(out)):
-            async with start_worker(out, settings, aws, pipeline, found) as (
-                rt,
-                running,
-            ):
-                work = run_job(
-                    out, rt, running.task, found, source, save, options, answers
-                )
-                code = await end_on_signal(out, signals, running, work)
+        keeps = state is not None
+        with (
+            threads(settings),
+            listening(advice(out)),
+            remembering(path, keeps=keeps, fresh=fresh, say=out.say) as memory,
+        ):
+            wanted = Wanted(pipeline, found, source, save, options, answers, memory)
+            async with start_worker(out, settings, aws, wanted) as (rt, running):
+                work = run_job(out, rt, running.task, wanted)
+                code = await end_on_signal(out, signals, running, work, memory)
         out.stdout.flush()
         return code
 
@@ -156,6 +182,27 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
         before=lambda: load_pipeline(pipeline),
         end=leave,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asks for.
+
+    Attributes:
+        name: The pipeline as the user typed it.
+        save: The folder for the artifacts of the join; None: they are not kept.
+        options: Those of the submit.
+        answers: The answer to each question that an option names.
+        memory: The state file; None: the run is not remembered.
+    """
+
+    name: str
+    pipeline: Pipeline
+    source: str
+    save: Path | None
+    options: Mapping[str, Any]
+    answers: dict[str, Any]
+    memory: Remembered | None
 
 
 def advice(out: Output) -> Listener:
@@ -171,22 +218,57 @@ def advice(out: Output) -> Listener:
     return tell
 
 
+def where_to_remember(
+    pipeline: str,
+    source: str,
+    settings: Settings,
+    named: Path | None,
+    *,
+    is_off: bool,
+    aws: Aws,
+) -> Path | None:
+    """Return the state file of a run; None: it has none.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: --state goes with another option.
+    """
+    if named is not None and (is_off or aws is Aws.EMBEDDED):
+        other = "--no-state" if is_off else "--aws embedded"
+        message = f"--state and {other} exclude each other."
+        raise UsageError(message, next_step="Remove one of the two options.")
+    if is_off or aws is Aws.EMBEDDED:
+        return None
+    if named is not None:
+        return named.absolute()
+    # What standard input held cannot be read again.
+    return None if source == STDIN else state_path(pipeline, source, settings)
+
+
 async def end_on_signal(
     out: Output,
     signals: SignalThread,
     running: RunningWorker,
     work: Coroutine[Any, Any, int],
+    memory: Remembered | None,
 ) -> int:
     """Do the work until a signal; return the exit code.
 
     After the signal, the running chunks may end within the grace, and their results
-    are printed. Ctrl-C interrupts them at once.
+    are printed. Ctrl-C interrupts them at once. So does a state file that cannot be
+    written.
     """
+    failed = asyncio.get_running_loop().create_future()
+    if memory is not None:
+        memory.file.on_failure = failed.set_exception
     keeping = asyncio.create_task(signals.keep_handlers())
     stopped = asyncio.create_task(signals.stop.wait())
     working = asyncio.create_task(work)
     try:
-        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {working, stopped, failed}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            running.worker.grace_s = 0.0
+            return int(await failed)
         if not working.done():
             if signals.stop.signal == signal.SIGINT.name:
                 running.worker.grace_s = 0.0
@@ -194,6 +276,8 @@ async def end_on_signal(
             await asyncio.wait({working})
         if working.cancelled():
             out.tell("interrupted")
+            if memory is not None:
+                out.say(f"the same line goes on; the run is in {memory.file.path}")
             return 128 + signal.Signals[signals.stop.signal]
         return working.result()
     finally:
@@ -214,12 +298,15 @@ def threads(settings: Settings) -> Iterator[None]:
 
 @asynccontextmanager
 async def start_worker(
-    out: Output, settings: Settings, aws: Aws, name: str, pipeline: Pipeline
+    out: Output, settings: Settings, aws: Aws, wanted: Wanted
 ) -> AsyncIterator[tuple[Runtime, RunningWorker]]:
     """Run a worker on AWS of one kind; yield a runtime beside it, and the worker."""
-    pipelines, names = {pipeline.name: pipeline}, [name.partition(":")[0]]
+    pipeline = wanted.pipeline
+    pipelines, names = {pipeline.name: pipeline}, [wanted.name.partition(":")[0]]
     if aws is Aws.IN_PROCESS:
         models = InProcessAws(settings)
+        if wanted.memory is not None:
+            await wanted.memory.go_on(models, pipeline, wanted.source, out.say)
         async with worker_beside(models, pipelines, names) as worker:
             yield models.runtime(), worker
         return
@@ -238,22 +325,16 @@ async def start_worker(
 
 
 async def run_job(
-    out: Output,
-    rt: Runtime,
-    worker: asyncio.Task[None],
-    pipeline: Pipeline,
-    source: str,
-    save: Path | None,
-    options: Mapping[str, Any],
-    answers: dict[str, Any],
+    out: Output, rt: Runtime, worker: asyncio.Task[None], wanted: Wanted
 ) -> int:
     """Submit, answer questions and print the results; return the exit code."""
+    options, memory = wanted.options, wanted.memory
     async with Client(runtime=rt) as client:
-        job = await client.submit(pipeline, source, **options)
+        job = await submitted(client, wanted)
         spent = asyncio.Event()
         say_refused(out, options["invalid"], job.refused)
         following = asyncio.create_task(follow(out, rt, job, spent))
-        beside = [asyncio.create_task(answer_questions(out, job, answers))]
+        beside = [asyncio.create_task(answer_questions(out, job, wanted.answers))]
         if options["budget_usd"] or options["budget_tokens"]:
             beside.append(asyncio.create_task(end_at_budget(out, rt, job, spent)))
         following.add_done_callback(lambda _: [task.cancel() for task in beside])
@@ -267,11 +348,32 @@ async def run_job(
                 if task.done():
                     task.result()  # raises the error that ended it
         record, errors = await following
-        if save is not None:
-            await save_artifacts(rt, record, save, out.say)
+        if wanted.save is not None:
+            await save_artifacts(rt, record, wanted.save, out.say)
         await show_end(out, rt, record, is_spent=spent.is_set())
+        if memory is not None:
+            await memory.end(rt, record, out.say)
         document = await job_document(rt, record)
         return errors or exit_code(document)
+
+
+async def submitted(client: Client, wanted: Wanted) -> JobHandle[Any]:
+    """Submit the job, or finish its submit; return it as it is if it was submitted."""
+    pipeline, source = wanted.pipeline, wanted.source
+    options, memory = wanted.options, wanted.memory
+    if memory is None:
+        return await client.submit(pipeline, source, **options)
+    rt = client.runtime
+    record = await rt.jobs.read(JobRef(rt.settings.tenant, memory.job))
+    if record is None or not record.sent_at:
+        return await client.submit(pipeline, source, id=memory.job, **options)
+    job = client.job(memory.job, pipeline)
+    usd, tokens = options["budget_usd"], options["budget_tokens"]
+    if parse_cap(usd, tokens) not in {NO_CAP, record.budget}:
+        await job.set_budget(usd=usd or None, tokens=tokens or None)
+    if record.status is JobStatus.CANCELLED:  # its budget was spent
+        await job.retry("`piecework run` goes on")
+    return job
 
 
 def read_answers(given: list[str]) -> dict[str, Any]:
@@ -350,75 +452,6 @@ async def follow(
             rt, out, job.id, errors, watcher, POLL_S, leave_out=is_left
         )
     return record, errors.code
-
-
-async def show_end(
-    out: Output, rt: Runtime, job: Job, name: str = "", *, is_spent: bool = False
-) -> None:
-    """Write the end of the job, and its open dead letters by their code.
-
-    `is_spent`: the budget was spent, so the job has chunks that are left.
-    """
-    counts: Counter[ChunkStatus] = Counter()
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        counts[chunk.status] += 1
-    out.say(f"{name}{end_text(job, counts, is_spent=is_spent)}")
-    groups: dict[tuple[str, str], list[DeadLetterRow]] = {}
-    async for letter in dead_letters_of(rt).of_job(job.ref):
-        if letter.state == "OPEN":
-            groups.setdefault((letter.error_code, letter.stage), []).append(letter)
-    for letters in sorted(groups.values(), key=len, reverse=True):
-        for line in lines_of(letters):
-            out.say(line)
-
-
-def end_text(job: Job, counts: Counter[ChunkStatus], *, is_spent: bool) -> str:
-    """Return how a job has ended, with the chunks of each status if there are two."""
-    done, dead = counts[ChunkStatus.SUCCEEDED], counts[ChunkStatus.DEAD]
-    if is_spent and job.status is JobStatus.CANCELLED:
-        left = job.chunks - done - dead
-        failed = f", {dead:,} dead" if dead else ""
-        return f"the budget is spent: {done:,} done{failed}, {left:,} left"
-    chunks = f"{job.chunks:,} chunk{'' if job.chunks == 1 else 's'}"
-    if len(counts) < 2:  # noqa: PLR2004 -- one status says nothing new
-        return f"{job.status}: {chunks}"
-    parts = ", ".join(f"{n:,} {status}" for status, n in sorted(counts.items()))
-    return f"{job.status}: {parts} of {chunks}"
-
-
-def lines_of(letters: Sequence[DeadLetterRow]) -> Iterator[str]:
-    """Yield what the dead letters of one code and stage say: each chunk, each cause."""
-    first, causes = letters[0], defaultdict[str, list[int]](list)
-    for letter in letters:
-        causes[letter.error].append(letter.chunk)
-    if first.ref.is_join:
-        who = "dead join"
-    elif len(letters) == 1:
-        who = f"dead chunk {first.chunk}"
-    else:
-        numbers = ranges_text([letter.chunk for letter in letters])
-        who = f"{len(letters):,} dead chunks ({numbers})"
-    where = f" in {first.stage}" if first.stage else ""
-    what = f"{who}: {first.error_code}{where}"
-    if len(causes) == 1:
-        yield f"{what}: {first.error}"
-        return
-    yield what
-    for error, chunks in list(causes.items())[:MAX_CAUSES]:
-        yield f"  chunk {ranges_text(chunks)}: {error}"
-    if len(causes) > MAX_CAUSES:
-        yield f"  and {len(causes) - MAX_CAUSES:,} causes more"
-
-
-def ranges_text(numbers: Sequence[int]) -> str:
-    """Return numbers as ranges: `0-3, 7`."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] + 1 == number:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ imported when the command is used. So no command loads the modules of another on
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module  # noqa: TID251 -- COMMANDS names the modules
 from typing import Annotated, Any, NamedTuple
@@ -24,6 +23,7 @@ from piecework_orchestrator.cli.global_options import (
     usage_error,
 )
 from piecework_orchestrator.cli.plain import asked_format
+from piecework_orchestrator.cli.programs import become
 
 
 class Row(NamedTuple):
@@ -289,10 +289,7 @@ class LazyCommand(TyperCommand):
 
 
 class Program(WithCommon, TyperCommand):
-    """A command that becomes another program, which gets all arguments.
-
-    The command line cannot import the worker and the simulator, which import it.
-    """
+    """A command that becomes another program, which gets all arguments."""
 
     def __init__(self, words: str, row: Row) -> None:
         super().__init__(
@@ -307,13 +304,7 @@ class Program(WithCommon, TyperCommand):
 
     def invoke(self, ctx: Any) -> None:
         """Replace this process by the program."""
-        from piecework.loading import WORKING_DIRECTORY  # loads pydantic
-
-        # `-m` alone searches the working directory first: a user's `types.py` there
-        # would replace that of Python. See `search_working_directory`.
-        safe = ["-P", "-X", WORKING_DIRECTORY] if not sys.flags.safe_path else []
-        words = [sys.executable, *safe, "-m", self.module, *ctx.args]
-        os.execv(sys.executable, words)  # noqa: S606, TID251 -- our program, no shell
+        become(self.module, ctx.args)
 
 
 class CommandLine(Group):

@@ -12,6 +12,7 @@ EXAMPLES = [
     "piecework init my-batch --llm",
     "piecework run app:word_count rows.jsonl > results.jsonl",
     "piecework run app:word_count report.pdf --save out --max-chunks 4",
+    "piecework run app:word_count rows.jsonl --state july.state",
     "piecework dev app",
     "piecework dev app:word_count --max-chunks 4",
     "piecework up",

@@ -17,6 +17,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from piecework_orchestrator.cli.examples import OF_A_GROUP, examples_of
+from piecework_orchestrator.cli.programs import ON_STATE, state_option
 
 #: The context of every command.
 CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -167,16 +168,26 @@ class WithCommon:
 
 
 class Command(WithCommon, TyperCommand):
-    """A command with the options of every command."""
+    """A command with the options of every command.
+
+    Attributes:
+        has_state: Whether it can work on the state file of a run.
+    """
+
+    has_state = False
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
+        if self.has_state:
+            self.params.append(state_option())
         add_common(self)
 
 
 def command_class(words: str) -> type[Command]:
     """Return the class of a command with the examples of these words."""
-    return type("Command", (Command,), {"examples": examples_of(words)})
+    has_state = words.partition(" ")[0] in ON_STATE
+    known = {"examples": examples_of(words), "has_state": has_state}
+    return type("Command", (Command,), known)
 
 
 class Group(WithCommon, TyperGroup):

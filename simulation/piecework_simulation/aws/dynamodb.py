@@ -145,6 +145,12 @@ class DynamoDB:
         """Delete a table and its items, if it exists."""
         self._tables.pop(name, None)
 
+    def restore(self, table: str, pk: str, sk: str, item: WireItem) -> None:
+        """Put back an item that the model has held; `on_write` is not told."""
+        partitions = self._tables.setdefault(table, {})
+        partition = partitions.setdefault(pk, Partition())
+        partition.write(sk, item, item_size(item), self._requests)
+
     def call(self, operation: str, request: Request) -> Reply:
         """Execute a request, by the name of its aiobotocore method.
 

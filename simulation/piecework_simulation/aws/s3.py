@@ -65,9 +65,15 @@ class Object:
 
 
 class S3:
-    """The buckets of an account."""
+    """The buckets of an account.
+
+    Attributes:
+        on_write: Called after each write with the bucket, the key and the object; None:
+            it was deleted.
+    """
 
     def __init__(self, now: Callable[[], float], *, buckets: Iterable[str]) -> None:
+        self.on_write: Callable[[str, str, Object | None], None] = lambda *_: None
         self._now = now
         self._buckets: dict[str, dict[str, Object]] = {name: {} for name in buckets}
         self._operations: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
@@ -82,6 +88,10 @@ class S3:
     def create_bucket(self, name: str) -> None:
         """Create an empty bucket; an existing one keeps its objects."""
         self._buckets.setdefault(name, {})
+
+    def restore(self, bucket: str, key: str, found: Object) -> None:
+        """Put back an object that the model has held; `on_write` is not told."""
+        self._buckets.setdefault(bucket, {})[key] = found
 
     def names(self, bucket: str) -> list[str]:
         """Return the keys of all objects in a bucket."""
@@ -112,6 +122,7 @@ class S3:
         media_type = request.get("ContentType", "binary/octet-stream")
         written = Object(content, media_type, self._now())
         objects[request["Key"]] = written
+        self.on_write(request["Bucket"], request["Key"], written)
         return {"ETag": written.etag}
 
     def _get(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +154,8 @@ class S3:
         return reply, content
 
     def _delete(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._buckets[request["Bucket"]].pop(request["Key"], None)
+        if self._buckets[request["Bucket"]].pop(request["Key"], None) is not None:
+            self.on_write(request["Bucket"], request["Key"], None)
         return {}
 
     def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""Become another program: the worker, the simulator, or the models of a state file.
+
+The command line cannot import them, because they import it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+import typer.main
+
+#: Serves what a state file holds to the command that its words say.
+STATE_PROGRAM = "piecework_simulation.state"
+#: The commands that can work on the state file of a run, by their first word.
+ON_STATE = frozenset(
+    {"approvals", "chunks", "dlq", "effects", "events", "jobs", "results", "ui"}
+)
+FLAG = "--state"
+
+
+def become(module: str, words: Sequence[str]) -> NoReturn:
+    """Replace this process by a program of ours, with these words."""
+    from piecework.loading import WORKING_DIRECTORY  # loads pydantic
+
+    # `-m` alone searches the working directory first: a user's `types.py` there would
+    # replace that of Python. See `search_working_directory`.
+    safe = ["-P", "-X", WORKING_DIRECTORY] if not sys.flags.safe_path else []
+    command = [sys.executable, *safe, "-m", module, *words]
+    os.execv(sys.executable, command)  # noqa: S606, TID251 -- our program, no shell
+
+
+def state_option() -> Any:
+    """Return the option that names the state file of a run."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command()(declare)
+    found = typer.main.get_command(alone).params
+    return next(each for each in found if each.name == "state")
+
+
+def become_reader(
+    ctx: typer.Context, param: typer.CallbackParam, value: str | None
+) -> None:
+    """Let the program of the state file run this command line without the option."""
+    del param
+    if value is None or ctx.resilient_parsing:
+        return
+    words = list(sys.argv[1:])
+    for at, word in enumerate(words):
+        if word == FLAG:
+            del words[at : at + 2]
+            break
+        if word.startswith(f"{FLAG}="):
+            del words[at]
+            break
+    become(STATE_PROGRAM, [value, *words])
+
+
+def declare(
+    state: Annotated[
+        str | None,
+        typer.Option(
+            FLAG,
+            metavar="FILE",
+            help="Work on the state file of `piecework run`.",
+            callback=become_reader,
+            expose_value=False,
+            show_default=False,
+            is_eager=True,
+        ),
+    ] = None,
+) -> None:
+    """Declare the option; its callback does the work."""

@@ -1,0 +1,153 @@
+"""What a run remembers between two starts: its job, its input and its code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.errors import UsageError
+from piecework.pipelines import Pipeline
+from piecework.runtime import Runtime
+from piecework.saga.code_version import code_version
+from piecework.settings import Settings
+from piecework_orchestrator.operate.identity import new_job_id
+from piecework_simulation.in_process import InProcessAws
+from piecework_simulation.state.file import StateFile, opened
+from piecework_simulation.state.going_on import count_done, go_on
+from piecework_simulation.state.place import content_digest
+from piecework_worker.services import queues_of
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A run with a state file.
+
+    Attributes:
+        keeps: Whether the user named the file, which then outlives the run.
+    """
+
+    file: StateFile
+    keeps: bool
+
+    @property
+    def job(self) -> str:
+        """The id of the job of the run."""
+        return self.file.facts["job"]
+
+    async def go_on(
+        self, aws: InProcessAws, pipeline: Pipeline, source: str, say: Say
+    ) -> None:
+        """Fill the models from the file, and go on with the run that it holds.
+
+        Raises:
+            UsageError: `run.input.changed`: the file holds another run.
+        """
+        file, settings = self.file, aws.settings
+        facts, digest = file.facts, content_digest(source)
+        version = code_version(pipeline, settings)
+        if not facts:
+            now = time.time()
+            file.note(
+                job=new_job_id(now),
+                began_at=str(now),
+                pipeline=pipeline.name,
+                source=source,
+                digest=digest,
+                code_version=version,
+                app=settings.app,
+                env=settings.env,
+                tenant=settings.tenant,
+            )
+        file.attach(aws)
+        if not facts:
+            return
+        rt = aws.runtime()
+        job = await rt.jobs.read(JobRef(settings.tenant, facts["job"]))
+        began = datetime.fromtimestamp(float(facts["began_at"]))  # noqa: DTZ006 -- as the user's clock shows it
+        same_day = began.date() == datetime.now().date()  # noqa: DTZ005 -- as above
+        when = f"{began:%H:%M}" if same_day else f"{began:%Y-%m-%d %H:%M}"
+        done = (
+            "" if job is None else f", {await count_done(rt, job)} of {job.chunks} done"
+        )
+        self._require_same(facts, pipeline, source, digest, settings, when + done)
+        is_over = job is not None and job.status.ended
+        what = "prints the ended" if is_over else "continues the"
+        say(f"{what} run of {when}{done} (--fresh starts anew)")
+        if version != facts["code_version"]:
+            before = facts["code_version"] or "unknown"
+            say(f"the code has changed: {before} -> {version or 'unknown'}")
+            file.note(code_version=version)
+        if job is not None:
+            aws.create_queues(queues_of([pipeline]))
+            await go_on(rt, job)
+
+    def _require_same(
+        self,
+        facts: dict[str, str],
+        pipeline: Pipeline,
+        source: str,
+        digest: str,
+        settings: Settings,
+        run: str,
+    ) -> None:
+        deployment = [settings.app, settings.env, settings.tenant]
+        if facts["pipeline"] != pipeline.name:
+            what = f"{self.file.path} holds a run of {facts['pipeline']}: of {run}."
+        elif [facts["app"], facts["env"], facts["tenant"]] != deployment:
+            what = f"{self.file.path} holds a run of another tenant: of {run}."
+        elif facts["digest"] != digest:
+            what = f"{source} has other content than the run of {run}."
+        else:
+            return
+        raise UsageError(what, code="run.input.changed")
+
+    async def end(self, rt: Runtime, job: Job, say: Say) -> None:
+        """Forget a run whose chunks all succeeded; else say what comes next."""
+        if await count_done(rt, job) == job.chunks and job.status == "SUCCEEDED":
+            self.file.is_over = not self.keeps
+            return
+        if job.status.ended:
+            path = self.file.path
+            say(f"the run is kept: piecework dlq list --state {path}")
+            say(
+                f"after a fix: piecework dlq redrive --job {job.ref.job} --reason TEXT"
+                f" --state {path}, then the same line again"
+            )
+
+
+@contextmanager
+def remembering(
+    path: Path | None, *, keeps: bool, fresh: bool, say: Say
+) -> Iterator[Remembered | None]:
+    """Open the state file of a run; yield None if it has none.
+
+    A run whose user named no file goes on without one where none can be written.
+
+    Raises:
+        UsageError: As `opened`.
+    """
+    if path is None:
+        yield None
+        return
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(opened(path, fresh=fresh))
+        except UsageError as error:
+            if keeps or error.code != "run.state.unwritable":
+                raise
+            say(f"this run is not remembered: {error.message}")
+            yield None
+            return
+        try:
+            yield Remembered(file, keeps)
+        finally:
+            if not keeps and file.has_no_job:
+                file.is_over = True

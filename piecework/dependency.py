@@ -121,6 +121,8 @@ class Dependency:
             `TimeWindow` or `SequenceNumbers`. Such calls are made once; see
             docs/effects.md. The store writes twice for such a call. None: each chunk
             makes its own calls.
+        record_calls: Which of its calls are kept with their arguments, for people:
+            `failed`, `all` or `none`. None: as the setting `record_calls` says.
         scope: For `by`: the user and the task, or a function that receives the
             arguments by name and returns that text. Equal scopes share their answers.
 
@@ -150,6 +152,7 @@ class Dependency:
     version: str = ""
     by: Strategy | None = None
     scope: str | Callable[..., str] = ""
+    record_calls: Literal["failed", "all", "none"] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a declaration that contradicts itself."""

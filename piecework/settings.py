@@ -134,6 +134,13 @@ class Settings:
     journal_flush_s: float = setting(0.25, ge=0, le=10)
     journal_page: int = setting(25, ge=1, le=100)
 
+    #: Which calls are kept with arguments and answer, for `piecework chunks calls`.
+    #: `failed`: those whose answer was refused, or that ended their chunk. `all`:
+    #: each claim writes one object more to S3. `none`: none.
+    record_calls: Literal["failed", "all", "none"] = setting(
+        "failed", words=("failed", "all", "none")
+    )
+
     #: Seconds between two passes of the reconciler.
     #: And seconds after which it redispatches a chunk that no worker has claimed. Each
     #: redispatch of a chunk doubles this time.

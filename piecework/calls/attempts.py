@@ -25,6 +25,7 @@ from piecework.calls.admission import Admission
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
+from piecework.calls.recorder import CallRecorder
 from piecework.calls.usage import UsageReporter
 from piecework.dependency import Usage, key_argument, outside_chunk
 from piecework.domain.budget import Amount
@@ -86,6 +87,7 @@ class Attempts:
         retry_tokens: The retry tokens of the whole worker, by dependency.
         enforce_retry_budget: Whether a retry needs one of these retry tokens.
         usage: Reports each answer and what it cost.
+        recorder: Records how each call went.
         pacer: Spreads the start of the worker's calls over event loop rounds.
         execution: Surrounds the execution of a function; a test injects faults here.
         answered_level: The level of the event of an answered attempt.
@@ -110,9 +112,11 @@ class Attempts:
     execution: Execution = plain_execution
     answered_level: Literal["debug", "info"] = "debug"
     acquired_at: float = -inf
+    recorder: CallRecorder = field(init=False)
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
+        self.recorder = CallRecorder(self.clock)
         self.in_flight = InFlight(self.sleep, self.progress, self.acquired_at)
 
     async def make(
@@ -144,6 +148,7 @@ class Attempts:
                 self._count_failure(attempts, end)
                 delay = retries.delay_after(end)
                 attempts.end(self.log, now(), "failed", end.envelope, delay or 0.0)
+                self.recorder.note_failure(call, end, delay or 0.0)
                 if delay is None:
                     return self._failed(attempts, end)
                 attempts.retried += (end.envelope,)
@@ -207,6 +212,7 @@ class Attempts:
             started = micros(self.clock())
             if lookup is None:
                 attempts.begin(asyncio.get_running_loop().time())
+                self.recorder.note_sent(call)
             try:
                 async with asyncio.timeout(dependency.timeout_s), execution(call, key):
                     self.check_lease()

@@ -157,7 +157,10 @@ class Caller:
             return equal
         result = self._pending[shared] = asyncio.get_running_loop().create_future()
         self._tasks[shared] = asyncio.current_task()
+        recorder = self.attempts.recorder
+        end: Answered[str] | Failed | None = None
         if not dependency.fallback:
+            recorder.begin(call)
             self.recent_io.append((call.bound.args, call.bound.keywords))
         try:
             if dependency.fallback:
@@ -194,6 +197,7 @@ class Caller:
             del result  # it and the error would keep each other and the arguments alive
             raise
         finally:
+            recorder.end(call, end)
             del self._pending[shared], self._tasks[shared]
             self.earlier.wake()
             self.progress()

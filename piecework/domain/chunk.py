@@ -23,12 +23,13 @@ from piecework.domain.fields import (
     ShownText,
     Text,
     map_list,
+    raw,
 )
 from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
 
 #: Attributes that no document shows.
-HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value", "stages"})
+HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value", "stages", "call_records"})
 #: Claims that a chunk remembers: more would make each later write of its row dearer.
 MAX_HISTORY = 10
 #: The counters of a chunk's item.
@@ -233,6 +234,13 @@ class Chunk:
         "kinds: `paid`, `possibly_paid`, `unpriced`, `free`, `replayed`, `cached`. "
         "Each is a list of calls, tokens in, tokens out and billionths of a dollar.",
         kind="map",
+    )
+    packed_records = Decoded(
+        raw,
+        "How its last calls went that no page of the journal has, as compressed JSON: "
+        "`piecework chunks calls` shows them.",
+        "call_records",
+        kind="bytes",
     )
     pivot_untried_fence = ShownNumber(
         "The claim that ended at the pivot before it started a call there: it waited, "

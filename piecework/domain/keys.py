@@ -516,6 +516,12 @@ def call_value_key(tenant: str, job: str, key: str) -> str:
     return f"{object_prefix(tenant, job)}/calls/{key}"
 
 
+def kept_calls_key(tenant: str, job: str, chunk: int, fence: int) -> str:
+    """Return the object of the calls that a claim keeps with their arguments."""
+    place = f"{chunk_name(chunk)}/{fence:04d}"
+    return f"{object_prefix(tenant, job)}/asked/{place}.jsonl.gz"
+
+
 def effect_value_key(tenant: str, job: str, key: str) -> str:
     """Return the object of an effect's large answer."""
     return f"{object_prefix(tenant, job)}/effects/{key}"

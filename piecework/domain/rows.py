@@ -318,6 +318,13 @@ class CallsRow(Row):
         kind="map",
     )
     is_late = Present("Whether its claim was lost before it was written.", "late")
+    packed_records = Decoded(
+        raw,
+        "How the calls since the page before went, as compressed JSON: "
+        "`piecework chunks calls` shows them.",
+        "records",
+        kind="bytes",
+    )
 
     def read_answers(self) -> dict[str, Any]:
         """Return the answers on the page, by the key of the call."""

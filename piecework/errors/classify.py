@@ -98,6 +98,30 @@ def from_piecework(
     )
 
 
+def refused_answer(
+    error: BaseException | None,
+) -> tuple[str, list[dict[str, str]]] | None:
+    """Return the answer that an error refuses, and the places that do not fit in it.
+
+    None: it refuses no answer. Its fact `refused_answer` is the answer; the places are
+    those of a validation that caused it.
+    """
+    text = getattr(error, "facts", {}).get("refused_answer")
+    if error is None or not isinstance(text, str):
+        return None
+    list_errors = getattr(error.__cause__, "errors", None)
+    places: list[dict[str, str]] = []
+    if callable(list_errors):
+        found = list_errors(
+            include_url=False, include_context=False, include_input=False
+        )
+        places = [
+            {"at": ".".join(map(str, each["loc"])), "message": str(each["msg"])}
+            for each in found
+        ]
+    return text, places
+
+
 # ── classify by the `classify` function of a dependency ───────────────────────
 
 # An error of the dependency -> its meaning; None: the function does not know it.

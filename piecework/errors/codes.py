@@ -1200,6 +1200,12 @@ ROWS: Final = (
         "the missing chunks.",
     ),
     Code(
+        "job.call.not_found",
+        PERMANENT,
+        "The chunk has no call with this number.",
+        "List its calls with `piecework chunks calls JOB CHUNK`.",
+    ),
+    Code(
         "job.cancel.without_compensation",
         PERMANENT,
         "The job is already being cancelled, without compensation.",

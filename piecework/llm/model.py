@@ -126,7 +126,11 @@ class Model:
         self.complete: Callable[..., Awaitable[ModelAnswer]] = declared(self._send)
         self.complete.__name__ = name  # in events, errors and counts of tests
         self._first = DeclaredCall(self.dependency, self.complete)
-        self._again = DeclaredCall(self._alone, self.complete)
+        # The request of a repair quotes the answer that did not fit, and says why.
+        self._repairing = replace(
+            self._alone, record_calls=self._alone.record_calls or "all"
+        )
+        self._again = DeclaredCall(self._repairing, self.complete)
         self.fitting = functools.lru_cache(CLASSES_KEPT)(self._fitting)
         self.only_call = functools.lru_cache(CLASSES_KEPT)(self._only_call)
         self.repair_call = functools.lru_cache(CLASSES_KEPT)(self._repair_call)
@@ -282,7 +286,7 @@ class Model:
 
     def _repair_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
         """Return the call of the last repair; no other model is asked for it."""
-        return DeclaredCall(self._alone, self.fitting(cast("Hashable", returns)))
+        return DeclaredCall(self._repairing, self.fitting(cast("Hashable", returns)))
 
     def _only_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
         """Return the call of a request that has no repair."""
@@ -317,6 +321,7 @@ class Model:
     def _paid(self, error: StageError, answer: ModelAnswer) -> StageError:
         """Return an error with the usage of the answer: it has been paid for."""
         error.facts["usage"] = self.usage_of(answer)
+        error.facts["refused_answer"] = answer.text
         return error
 
     def usage_of(self, answer: ModelAnswer) -> Usage:

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
 from piecework.aws.objects import INLINE_LIMIT, Objects
+from piecework.calls.recorder import CallRecorder
 from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys, records
+from piecework.domain.call_record import pack_records
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso
 from piecework.domain.packed import packed
@@ -46,6 +48,7 @@ class CallJournal:
         usage: What the calls of the claim used so far.
         is_lost: Whether another claim may own the chunk by now.
         code_version: That of the claim; empty: it is not known.
+        recorder: Has the records of calls that no row has yet; None: there are none.
     """
 
     table: Table
@@ -57,6 +60,7 @@ class CallJournal:
     usage: ClaimUsage = field(default_factory=ClaimUsage)
     is_lost: Callable[[], bool] = lambda: False
     code_version: str = ""
+    recorder: CallRecorder | None = None
     _known: dict[str, str] = field(default_factory=dict)
     #: The claim that wrote a stored answer, and the number of answers on its page.
     _pages_of: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -189,6 +193,8 @@ class CallJournal:
                 group[key] = value
             else:
                 large[key] = entry | ({"site": site} if site else {})
+        recorder = self.recorder
+        some = recorder.next_page() if recorder else []
         item: dict[str, Any] = {
             "answers": packed(small),
             "count": count,
@@ -196,6 +202,7 @@ class CallJournal:
             "call_usage": self.usage.pure.item,
             "late": int(self.is_lost()) or None,
             "code_version": self.code_version or None,
+            "records": pack_records(some),
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(
@@ -203,6 +210,8 @@ class CallJournal:
                 "Put", claim.ref.pk, sk, condition=condition, item=item
             )
         )
+        if recorder:
+            recorder.written(len(some))
 
     async def close(self, *, keep: bool, patient: bool = True) -> None:
         """Stop the timer; with `keep` write the rest, also what an earlier close left.

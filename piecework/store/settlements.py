@@ -444,6 +444,7 @@ class Calls:
         cached: Calls that the shared cache or an equal call answered.
         usage: What the calls of all settled claims of the chunk used, this one
             included.
+        records: The packed records of the calls that no page of the journal has.
     """
 
     made: int
@@ -452,6 +453,7 @@ class Calls:
     paid_again: int = 0
     in_doubt: int = 0
     usage: CallUsage = field(default_factory=CallUsage)
+    records: bytes | None = None
 
     @property
     def added(self) -> str:
@@ -468,8 +470,9 @@ class Calls:
 
     @property
     def assigned(self) -> str:
-        """The end of the SET clause: the usage; empty without usage."""
-        return ", call_usage = :usage" if self.usage else ""
+        """The end of the SET clause: usage and records; empty without them."""
+        usage = ", call_usage = :usage" if self.usage else ""
+        return usage + (", call_records = :records" if self.records else "")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -479,5 +482,6 @@ class Calls:
             "cached": self.cached,
             "repaid": self.paid_again,
             "usage": self.usage.item,
+            "records": self.records,
         }
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}

@@ -60,6 +60,7 @@ MAPS = frozenset(
 #: Names of values of a pipeline.
 ANY = frozenset(
     {"payload", "result", "value", "answer", "default", "patch", "ask", "schema"}
+    | {"arguments"}
 )
 #: Names whose values are never null. Any other one is null while it is not known.
 KNOWN = frozenset({"job", "tenant", "status", "chunk", "code", "message"})
@@ -139,6 +140,8 @@ WALK: dict[str, Sequence[str]] = {
         "chunks show JOB 1",
         "chunks show JOB 2",
         "chunks show JOB join",
+        "chunks calls JOB 1",
+        "chunks calls JOB 1 --call 1",
         "dlq list",
         "dlq show JOB 0",
         "dlq show JOB 1",

@@ -43,6 +43,8 @@ COMMAND_OF = {
     "fleet_events": "events",
     "chunks": "chunks list",
     "chunk": "chunks show",
+    "calls": "chunks calls",
+    "call": "chunks calls",
     "results": "results",
     "export": "results",
     "save": "results",

@@ -135,6 +135,7 @@ def build_run(
     lease.work = state
     calls = services.calls
     attempts = calls.attempts_of(state, calls.budgets.of_job(job), rt, log)
+    journal.recorder = attempts.recorder
     caller = Caller(
         journal=journal,
         ledger=ledger,

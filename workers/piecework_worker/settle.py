@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -11,7 +12,9 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain import keys
+from piecework.domain.call_record import pack_for_row, read_records
 from piecework.domain.job import Job
+from piecework.domain.kept_call import pack_kept
 from piecework.domain.ladder import Climb
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
@@ -47,6 +50,8 @@ SETTLE_ATTEMPTS = 7
 DEFERRED_FROM = 5
 #: Seconds between two of these writes, at most: `RETRY_S` doubled each time.
 RETRY_S = 1.0
+#: The attribute of a chunk that has the records of its calls.
+ROW = "call_records"
 
 
 async def settle(
@@ -102,6 +107,7 @@ async def settle_once(
     # journal.
     keep = not isinstance(outcome, Succeeded)
     await chunk_run.journal.close(keep=keep, patient=patient)
+    await keep_calls(chunk_run, rt)
     if not await write(chunk_run, job, rt, settlements):
         await chunk_run.write_late()
         raise ClaimLostError
@@ -135,6 +141,7 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
         chunk_run.ctx.caller.earlier.paid_again,
         chunk_run.ledger.in_doubt,
         usage,
+        records_of(chunk_run),
     )
     match chunk_run.outcome:
         case Succeeded(value):
@@ -156,6 +163,30 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
             return await settlements.sleep(claim, sleeping, calls=calls)
         case Asking() as asking:
             return await settlements.ask(claim, asking, calls=calls)
+
+
+async def keep_calls(chunk_run: ChunkRun, rt: Runtime) -> None:
+    """Write the calls that are kept with their arguments; an outage keeps none.
+
+    They are for people, so no chunk waits for them.
+    """
+    recorder, claim = chunk_run.ctx.caller.attempts.recorder, chunk_run.claim
+    if not recorder.kept:
+        return
+    dead = isinstance(chunk_run.outcome, DeadLettered)
+    if kept := recorder.kept_at_end(dead=dead):
+        ref = claim.ref
+        key = keys.kept_calls_key(ref.tenant, ref.job, ref.chunk, claim.fence)
+        with suppress(StoreError):
+            await rt.objects.put(key, pack_kept(kept), "application/gzip")
+
+
+def records_of(chunk_run: ChunkRun) -> bytes | None:
+    """Return the records of the chunk's calls that no page of the journal has."""
+    waiting = chunk_run.ctx.caller.attempts.recorder.waiting
+    if not waiting:
+        return None
+    return pack_for_row([*read_records(chunk_run.claim.chunk.item, ROW), *waiting])
 
 
 async def succeed(

@@ -62,6 +62,7 @@ class SharedCalls:
             if answered == "paid":
                 rt.cost.called(job, sent_bytes(call, usage))
             state.note_usage(call, answered, usage)
+            attempts.recorder.note_usage(call, answered, usage)
 
         admission = Admission(
             self.slots,
@@ -74,7 +75,7 @@ class SharedCalls:
             state.gate,
             self.released_at,
         )
-        return Attempts(
+        attempts = Attempts(
             retry_time=RetryTime(
                 settings.retry_time_s, max_delay=settings.longest_wait_s
             ),
@@ -91,3 +92,6 @@ class SharedCalls:
             answered_level=settings.attempt_log,
             acquired_at=lease.acquired_at,
         )
+        attempts.recorder.fence = lease.claim.fence
+        attempts.recorder.keeps = settings.record_calls
+        return attempts

@@ -146,6 +146,10 @@ COMMANDS = {
         "chunks:show_chunk",
         "Show a chunk with its stages, effects, errors, compensations and result.",
     ),
+    "chunks calls": Row(
+        "chunks:list_calls",
+        "List the calls of a chunk, or show one with its arguments and answer.",
+    ),
     "dlq list": Row("dlq:list_letters", "List dead letters, the newest first."),
     "dlq show": Row("dlq:show_letter", "Show the last dead letter of a chunk."),
     "dlq stats": Row(

@@ -19,7 +19,12 @@ from piecework_orchestrator.cli.options import (
 )
 from piecework_orchestrator.cli.output import Output, encode
 from piecework_orchestrator.cli.run import run_reading
+from piecework_orchestrator.cli.views.calls import CALL_COLUMNS, call_view
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
+from piecework_orchestrator.reading.call_documents import (
+    call_document,
+    call_documents,
+)
 from piecework_orchestrator.reading.chunk_documents import (
     chunk_document,
     read_chunks,
@@ -94,5 +99,38 @@ def show_chunk(
         document = await chunk_document(rt, record, number)
         document |= await result_document(rt, record, number)
         out.document(document, chunk_view(document, rt.clock()))
+
+    run_reading(run, output, before=lambda: parse_chunk(chunk))
+
+
+def list_calls(
+    job: JobArgument,
+    chunk: ChunkArgument,
+    call: Annotated[
+        int | None,
+        typer.Option(
+            "--call",
+            metavar="K",
+            min=1,
+            help="Show this call of the list, with its arguments and answer.",
+            show_default="all calls as a list",
+        ),
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List the calls of a chunk, or show one with its arguments and answer."""
+
+    async def run(rt: Reading, out: Output) -> None:
+        record, number = await require_job(rt, job), parse_chunk(chunk)
+        if call is not None:
+            document = await call_document(rt, record, number, call)
+            out.document(document, call_view(document))
+            return
+        found = await call_documents(rt, record, number)
+        next_step = f"piecework chunks show {job} {chunk}"
+        empty = f"no call of the chunk has ended; next: {next_step}"
+        out.rows(found, CALL_COLUMNS, empty)
+        if found and out.table:
+            out.say(f"next: piecework chunks calls {job} {chunk} --call 1")
 
     run_reading(run, output, before=lambda: parse_chunk(chunk))

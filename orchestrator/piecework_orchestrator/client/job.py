@@ -81,6 +81,10 @@ from piecework_orchestrator.operate.effects import (
 )
 from piecework_orchestrator.operate.pause import pause, resume
 from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.call_documents import (
+    call_document,
+    call_documents,
+)
 from piecework_orchestrator.reading.chunk_documents import chunk_document, read_chunks
 from piecework_orchestrator.reading.events import job_events
 from piecework_orchestrator.reading.job_documents import (
@@ -204,6 +208,28 @@ class JobHandle(Generic[R]):
         if not isinstance(number, int):
             raise UsageError(f"{number!r} is not a chunk number.")
         return await chunk_document(self.rt, await self._record(), number)
+
+    async def calls(self, number: int) -> list[Document]:
+        """Return how each call of a chunk went, in the order of the requests.
+
+        Each has its stage, dependency, attempts, times, tokens and price, and `end`:
+        `made`, `cached`, `found`, `replayed`, `failed` or `cut off`.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`.
+        """
+        return await call_documents(self.rt, await self._record(), number)
+
+    async def call(self, number: int, call: int) -> Document:
+        """Return a call of a chunk by its number, with its arguments and answer.
+
+        Its arguments are there if they were kept: see the setting `record_calls`.
+        `missing` says why they are not.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`, `job.call.not_found`.
+        """
+        return await call_document(self.rt, await self._record(), number, call)
 
     async def wait(
         self,

@@ -121,6 +121,8 @@ class SyncJob(Generic[R]):
     events = Blocking(JobHandle.events)
     chunks = BlockingIterator(JobHandle.chunks)
     chunk = Blocking(JobHandle.chunk)
+    calls = Blocking(JobHandle.calls)
+    call = Blocking(JobHandle.call)
     wait = Blocking(JobHandle.wait)
     export = Blocking(JobHandle.export)
     save = Blocking(JobHandle.save)

@@ -206,7 +206,8 @@ class Settings:
 
     #: Days from the end of a job to its deletion by a reconciler. Its record, chunks,
     #: payloads, results, dead letters and files go together. A job with an open dead
-    #: letter stays. 0: jobs stay until an operator deletes them. Each month of it costs
+    #: letter stays. 0: jobs stay until an operator deletes them. The submit sets by it
+    #: the time at which DynamoDB deletes the rows of chunks. Each month of it costs
     #: 0.45 USD a GB of rows, backups included: `piecework jobs cost` says how much.
     job_retention_days: int = setting(90, ge=0)
 

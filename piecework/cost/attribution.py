@@ -84,6 +84,9 @@ def partition_of(params: Mapping[str, Any]) -> str:
         return partition_of(action)
     if "Statements" in params:  # of insertions, whose first value is the partition
         return str(params["Statements"][0]["Parameters"][0]["S"])
+    if "RequestItems" in params:  # of deletions
+        first = next(iter(params["RequestItems"].values()))[0]
+        return str(first["DeleteRequest"]["Key"]["pk"]["S"])
     place = params.get("Key") or params.get("Item")
     if place is None:
         place = {"pk": params.get("ExpressionAttributeValues", {}).get(":pk")}

@@ -38,7 +38,7 @@ NOTE = "piecework.cost"
 #: Operations that report their consumed capacity on request.
 REPORTING = frozenset(
     {"GetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem"}
-    | {"TransactWriteItems", "BatchExecuteStatement"}
+    | {"TransactWriteItems", "BatchExecuteStatement", "BatchWriteItem"}
 )
 
 

@@ -182,6 +182,12 @@ def inserted_size(statement: Mapping[str, Any]) -> int:
     return item_size(dict(zip(names, statement["Parameters"], strict=True)))
 
 
+def removed_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:
+    """Return the least units of a batch of deletions: nothing tells the sizes."""
+    left = answer.get("UnprocessedItems", {})
+    return sum(map(len, params["RequestItems"].values())) - sum(map(len, left.values()))
+
+
 @lru_cache(maxsize=256)
 def names_of_statement(statement: str) -> tuple[str, ...]:
     """Return the names of the attributes of an insertion, in order."""
@@ -193,4 +199,5 @@ RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], int]]
     **dict.fromkeys(WRITES, written_by_rule),
     "TransactWriteItems": transacted_by_rule,
     "BatchExecuteStatement": inserted_by_rule,
+    "BatchWriteItem": removed_by_rule,
 }

@@ -101,6 +101,10 @@ class Chunk:
         "generation since which it does.",
         "patched_in_gen",
     )
+    expires_at = ShownNumber(
+        "When DynamoDB may delete it, and each row of its work, after its job; None: "
+        "never. See [retention](../retention.md)."
+    )
     stage = Text("The stage that it is at.")
     stages = Decoded(
         stage_entries,

@@ -61,6 +61,11 @@ class Claim:
         return self.chunk.attempts
 
     @property
+    def expires_at(self) -> int | None:
+        """When DynamoDB may delete the rows that it writes; None: never."""
+        return self.chunk.expires_at
+
+    @property
     def code_version(self) -> str:
         """The code version of the chunk's pipeline in the claim's worker."""
         return self.chunk.code_version

@@ -21,6 +21,7 @@ from piecework.domain.fields import (
     OptionalNumber,
     OptionalText,
     Present,
+    ShownNumber,
     ShownText,
     Text,
     mapping,
@@ -31,6 +32,7 @@ from piecework.domain.moments import moment
 from piecework.domain.pause import Pause
 from piecework.domain.priority import Priority
 from piecework.domain.refs import JobRef
+from piecework.domain.retention import expires_at
 from piecework.domain.states import JobStatus
 
 #: The `cancel_code` of a job that its deadline cancelled.
@@ -260,6 +262,17 @@ class Job:
     reopened_by = ShownText("The operator who reopened it last; empty: none did.")
     reopen_reason = ShownText("Why; empty: it was never reopened.")
     delete_after = OptionalText("When a reconciler deletes it; empty: it stays.")
+    rows_until = OptionalText(
+        "Until when the rows of its chunks live, if no renewal is under way; empty: "
+        "they stay until they are deleted."
+    )
+    renew_at = OptionalText(
+        "When a reconciler renews its rows, or goes on with it; empty: never."
+    )
+    renewed_partitions = ShownNumber(
+        "Of a renewal under way: how many partitions it has swept, in two sweeps of "
+        "each; None: none is under way."
+    )
     is_kept = Present(
         "Whether its open dead letters kept it past its retention; the value is the "
         "time since when.",
@@ -377,6 +390,16 @@ class Job:
     def waits_for_sample(self, chunk: int) -> bool:
         """Return whether a chunk waits for the end of the sample."""
         return self.holds_rest and chunk not in self.sample
+
+    @property
+    def expires_at(self) -> int | None:
+        """When DynamoDB may delete a row of a chunk, in seconds since 1970."""
+        return expires_at(self.rows_until)
+
+    @property
+    def listed_at(self) -> str:
+        """When a reconciler looks at it after its end; empty: never."""
+        return min([at for at in (self.delete_after, self.renew_at) if at], default="")
 
     @property
     def deletion(self) -> dict[str, str]:

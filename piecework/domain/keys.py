@@ -110,6 +110,15 @@ RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
 AGE_SK = "age"
+#: The rows of a job, beside its own and its tallies, that have no time to live.
+UNTIMED_PREFIXES = (
+    EVENT_PREFIX,
+    NOTIFICATION_PREFIX,
+    COST_PREFIX,
+    FAILED_PREFIX,
+    BUDGET_SK,
+    WAIT_PREFIX,
+)
 #: It sorts after each sort key.
 LAST_SK = "~"
 #: The kinds of a chunk's rows; each begins the last part of a sort key.
@@ -378,9 +387,14 @@ def stage_sk(chunk: int, stage: str, fence: int) -> str:
     return work_prefix(chunk) + stage_part(stage, fence)
 
 
+def calls_prefix(chunk: int) -> str:
+    """Return the common prefix of the pages of a chunk's call journal."""
+    return work_prefix(chunk) + CALLS_ROWS
+
+
 def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:
     """Return the sort key of a page of the call journal; each claim has its own."""
-    return f"{work_prefix(chunk)}{CALLS_ROWS}{gen:04d}#{fence:04d}#{page:04d}"
+    return f"{calls_prefix(chunk)}{gen:04d}#{fence:04d}#{page:04d}"
 
 
 def claim_of_part(part: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from piecework.aws.queue import BATCH, Message
 from piecework.domain import keys
@@ -82,11 +82,12 @@ async def write_chunks(
     Raises:
         JobStateChangedError: Another process has moved the job on.
     """
+    facts: dict[str, Any] = {"expires_at": job.expires_at}
     stage = job.first_stage
     written, mark = Counter("written", progress), ProgressMark(rt, job)
 
     async def write(entries: list[Entry]) -> None:
-        chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
+        chunks = [(entry.chunk, facts | entry.item(stage)) for entry in entries]
         await rt.jobs.add_chunks(job.ref, job.gen, chunks)
         written.add(len(entries))
         if not await mark.write_if_due():

@@ -1,5 +1,7 @@
 """Delete the jobs whose retention is over; keep those with an open dead letter.
 
+Rows of a job that lives longer than they do are renewed.
+
 The end of a job lists it under the time at which it expires. A look at that index is
 one small read, whatever the number of jobs. The job's own row decides: a job that was
 reopened, or ended again, has another time.
@@ -13,13 +15,15 @@ from dataclasses import dataclass
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
-from piecework.domain.moments import moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.records import MALFORMED_ERRORS
+from piecework.domain.retention import DAY_S
 from piecework.domain.states import JobStatus
 from piecework.errors import PieceworkError
 from piecework.jobs.deletion import sweep_again
+from piecework.jobs.renewal import renew_rows, renewal_is_due
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import DAY_S, DeadLetters, is_open
+from piecework.store.dead_letters import DeadLetters, is_open
 from piecework.store.deletions import RETENTION_ACTOR, Deletions, Expiry
 
 #: Seconds between two looks at the index. A retention is counted in days.
@@ -95,17 +99,31 @@ class Expiries:
     async def _handle(self, expiry: Expiry) -> str:
         rt, deletions = self.rt, Deletions(self.rt.table, self.rt.clock)
         job = await rt.jobs.read(expiry.ref)
-        if job is None or job.delete_after != expiry.at:
+        if job is None or not (job.status.ended or job.status is JobStatus.DELETED):
             await deletions.unlist(expiry)
+            return "old expiry dropped"
+        if job.listed_at != expiry.at:
+            # A renewal moved the time while the job ended: both are read, one is stale.
+            await deletions.relist(job, expiry)
             return "old expiry dropped"
         if job.status is JobStatus.DELETED:
             if await sweep_again(rt, job, SWEPT):
                 await deletions.unlist(expiry)
             return "deleted job swept again"
-        days = rt.settings.job_retention_days
-        if not job.status.ended or not days:
-            await deletions.unlist(expiry)
-            return "old expiry dropped"
+        if job.delete_after and job.delete_after <= iso(rt.clock()):
+            return await self._end_retention(job, deletions)
+        if renewal_is_due(job, rt.clock()):
+            await renew_rows(rt, job)
+            self._next = 0.0  # until the partitions of this sweep are done
+            return "rows renewed"
+        return "old expiry dropped"
+
+    async def _end_retention(self, job: Job, deletions: Deletions) -> str:
+        """Delete a job whose retention is over, or keep it for now."""
+        rt, days = self.rt, self.rt.settings.job_retention_days
+        if not days:
+            await deletions.stay(job)
+            return "expiry postponed"
         store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
         damaged: list[DeadLetterRow] = []
         letters = [letter async for letter in store.of_job(job.ref, damaged)]

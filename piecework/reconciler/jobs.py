@@ -20,6 +20,7 @@ from piecework.jobs.cancellation import sweep
 from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import finish_cancel, start_join
 from piecework.jobs.fan_out import fan_out
+from piecework.jobs.renewal import renew_rows, renewal_is_due
 from piecework.reconciler.chunks import (
     lease_wait_s,
     reconcile_chunk,
@@ -46,6 +47,9 @@ async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
         context.quiet.forget(job.ref)
     actions = await act_by_status(context, job)
     await context.send()
+    if not job.status.gone and renewal_is_due(job, context.rt.clock()):
+        await renew_rows(context.rt, job)
+        actions["rows renewed"] += 1
     if actions["redispatched"]:
         facts = {"chunks": actions["redispatched"]}
         await context.rt.jobs.record(job.ref, "sent again", facts)

@@ -180,7 +180,9 @@ async def set_direction(
     )
     if failure is None:
         return isinstance(await table.update(update, returning="NONE"), Written)
-    row = compensation_put(table, chunk.ref, chunk.gen, chunk.stage, failure)
+    row = compensation_put(
+        table, chunk.ref, chunk.gen, chunk.stage, failure, chunk.expires_at
+    )
     return isinstance(await table.transact([update, row]), Written)
 
 
@@ -190,14 +192,17 @@ def compensation_put(
     gen: int,
     stage: str,
     failure: ErrorEnvelope,
+    expires_at: int | None,
     *,
     calls_gen: int | None = None,
 ) -> ItemWrite:
     """Return the write of the reason and the stage of a compensation.
 
-    `calls_gen`: the generation in the keys of its calls; None: the chunk's own.
+    `expires_at`: that of the chunk. `calls_gen`: the generation in the keys of its
+    calls; None: the chunk's own.
     """
     sk = keys.compensation_sk(ref.chunk, gen)
     error = failure.model_dump_json(exclude_none=True)
     item = {"stage": stage, "error": error, "calls_gen": calls_gen}
+    item["expires_at"] = expires_at
     return table.item_write("Put", ref.pk, sk, item=item)

@@ -215,7 +215,7 @@ class ChunkCheckpoints:
         entries = {**self._entries, name: facts}
         if item_bytes({**claim.chunk.item, "stages": entries}) > UNIT_BYTES:
             sk = keys.stage_sk(claim.ref.chunk, name, claim.fence)
-            row = {"stage": name, **facts}
+            row = {"stage": name, **facts, "expires_at": claim.expires_at}
             write = self.table.item_write("Put", claim.ref.pk, sk, item=row)
             await self.table.put(write)
             entries[name] = {
@@ -233,6 +233,7 @@ class ChunkCheckpoints:
             row = StageRow({"stage": name, **await self._facts_of(index, value)})
         item = row.pick(row.item.keys() - {"pk", "sk", "v"})
         item["label"] = self.claim.chunk.label or None
+        item["expires_at"] = self.claim.expires_at
         return self.table.item_write(
             "Put", ref.pk, keys.result_sk(ref.chunk), item=item
         )
@@ -281,7 +282,9 @@ class ChunkCheckpoints:
             update="SET direction = :back, error_code = :code",
             values={"back": COMPENSATING, "code": failure.code},
         )
-        row = compensation_put(self.table, ref, self.claim.gen, stage, failure)
+        row = compensation_put(
+            self.table, ref, self.claim.gen, stage, failure, self.claim.expires_at
+        )
         await self._write(check, row)
         self.failure = failure
 
@@ -303,6 +306,7 @@ class ChunkCheckpoints:
             "gen": self.claim.gen,
             "finished_at": iso(self.clock()),
             "number": self._number_of(stage) if stage in self._completed else None,
+            "expires_at": self.claim.expires_at,
         }
         effects = [] if failure else self.ledger.compensation_updates(stage)
         while len(effects) > EFFECTS_AT_ONCE:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.outcome import CompensationResult
 from piecework.domain.refs import ChunkRef
@@ -64,11 +65,11 @@ class FailedCompensation:
         done = tuple(one for one in rows if not one.has_failed)
         return cls(row.cause, row.stage, row.calls_gen or gen, done)
 
-    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[ItemWrite]:
+    def puts(self, table: Table, chunk: Chunk, gen: int) -> list[ItemWrite]:
         """Return the rows with which generation `gen` continues the compensation."""
-        cause = compensation_put(
-            table, ref, gen, self.stage, self.cause, calls_gen=self.calls_gen
-        )
+        ref, expires_at = chunk.ref, chunk.expires_at
+        told = (self.stage, self.cause, expires_at)
+        cause = compensation_put(table, ref, gen, *told, calls_gen=self.calls_gen)
         rows = [
             table.item_write(
                 "Put",
@@ -79,6 +80,7 @@ class FailedCompensation:
                     "gen": gen,
                     "finished_at": row.finished_at,
                     "number": row.number or None,
+                    "expires_at": expires_at,
                 },
             )
             for row in self.compensated
@@ -145,6 +147,7 @@ async def resolve_by_hand(
                 "finished_at": resolution.at,
                 "resolved_by": resolution.by.actor,
                 "number": work.number_of(stage) if stage in again else None,
+                "expires_at": work.chunk.expires_at if work.chunk else None,
             },
         )
         for stage in resolution.stages

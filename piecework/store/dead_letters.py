@@ -28,6 +28,7 @@ from piecework.domain.records import (
     read_text,
 )
 from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.retention import DAY_S
 from piecework.domain.rows import ErrorRow, told_once
 from piecework.errors import PermanentError
 from piecework.errors.codes import Code, own_meaning
@@ -358,10 +359,8 @@ async def raise_alarm(
 
 # ── TTL attribute of items ────────────────────────────────────────────────────
 #
-# DynamoDB deletes days late, so no lease relies on it. The rows of a job have none: a
-# reconciler deletes them together, see `piecework.store.deletions`.
-
-DAY_S = 86_400
+# DynamoDB deletes days late, so no lease relies on it. Those of a job's rows are in
+# `piecework.domain.retention`.
 
 
 def expires_at(now: float, days: float) -> int:

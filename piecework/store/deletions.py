@@ -2,14 +2,14 @@
 
 SUCCEEDED | PARTIAL | FAILED | CANCELLED -> DELETING -> DELETED
 
-The mark of the deletion is written first, and each further write checks it. So any
-process may continue a deletion after a kill. The job's own row stays as a tombstone:
-its id is never used again.
+The mark of the deletion is written first, and no transition leaves it but the last one.
+So any process may continue a deletion after a kill. The job's own row stays as a
+tombstone: its id is never used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,6 @@ from piecework.store.fleet_events import fleet_event
 from piecework.store.jobs import active_mark, event_put
 from piecework.store.table import ItemWrite, Table, Written
 
-#: Rows that one transaction deletes: DynamoDB accepts 100 writes, one of them checks
-#: the job.
-ROWS_AT_ONCE = 99
 #: Seconds from a deletion to its second sweep. A worker that was frozen may still write
 #: the rest of its claim, which lasts 11 hours at most.
 SECOND_SWEEP_S = 12 * 3600.0
@@ -32,8 +29,6 @@ SECOND_SWEEP_S = 12 * 3600.0
 RETENTION_ACTOR = "retention"
 
 THIS_END = "#status = :from AND gen = :gen"
-#: The deletion of a job has begun, so no process reads its rows any more.
-IS_GONE = "#status IN (:deleting, :deleted)"
 #: The expiry is still the one that the reconciler has read.
 THIS_EXPIRY = f"{THIS_END} AND delete_after = :was"
 #: What a tombstone keeps of the job's row; nothing of it comes from a payload.
@@ -47,6 +42,7 @@ KEPT_FACTS = (
     "finished_at",
     "outcomes",
     "certificate_sha256",
+    "rows_until",
     "deleted_by",
     "delete_reason",
     "delete_requested_at",
@@ -102,17 +98,6 @@ class Deletions:
         )
         return isinstance(reply, Written)
 
-    async def remove(self, ref: JobRef, rows: Sequence[ItemWrite]) -> bool:
-        """Delete up to 99 rows, of any table; False: the job is not being deleted."""
-        check = self.table.item_write(
-            "ConditionCheck",
-            ref.pk,
-            keys.META_SK,
-            condition=IS_GONE,
-            values={"deleting": JobStatus.DELETING, "deleted": JobStatus.DELETED},
-        )
-        return isinstance(await self.table.transact([check, *rows]), Written)
-
     async def finish(self, job: Job) -> bool:
         """Move DELETING -> DELETED: only the tombstone stays.
 
@@ -133,7 +118,7 @@ class Deletions:
             stone,
             active_mark(self.table, job.ref, "Delete"),
             expiry_mark(self.table, job.ref, again),
-            *expiry_removal(self.table, job),
+            *(expiry_removal(self.table, job) if job.listed_at != again else []),
         ]
         return isinstance(await self.table.transact(writes), Written)
 
@@ -174,13 +159,27 @@ class Deletions:
                 **facts,
             },
         )
-        writes = [
-            move,
-            expiry_mark(self.table, job.ref, at),
-            *expiry_removal(self.table, job),
-            *events,
-        ]
+        writes = [move, *relisting(self.table, job, {"delete_after": at}), *events]
         return isinstance(await self.table.transact(writes), Written)
+
+    async def stay(self, job: Job) -> bool:
+        """Take the time of its deletion from an ended job: jobs stay now."""
+        move = self.table.item_write(
+            "Update",
+            job.ref.pk,
+            keys.META_SK,
+            condition=THIS_EXPIRY,
+            update="REMOVE delete_after",
+            values={"from": job.status, "gen": job.gen, "was": job.delete_after},
+        )
+        writes = [move, *relisting(self.table, job, {"delete_after": ""})]
+        return isinstance(await self.table.transact(writes), Written)
+
+    async def relist(self, job: Job, expiry: Expiry) -> None:
+        """Move an entry of the index to the time that its job has now."""
+        at = job.listed_at
+        mark = [expiry_mark(self.table, job.ref, at)] if at else []
+        await self.table.transact([*mark, _unlisting(self.table, expiry)])
 
     async def unlist(self, expiry: Expiry) -> None:
         """Remove an entry of the index that its job does not name any more."""
@@ -194,11 +193,24 @@ def expiry_mark(table: Table, ref: JobRef, at: str) -> ItemWrite:
     return table.item_write("Put", keys.EXPIRY_PK, sk, item=item)
 
 
+def relisting(table: Table, job: Job, changes: dict[str, str]) -> list[ItemWrite]:
+    """Return the writes that move an ended job in the index, for its transaction.
+
+    DynamoDB refuses two writes on one item, so an entry that stays is left alone.
+    """
+    times = {"delete_after": job.delete_after, "renew_at": job.renew_at, **changes}
+    at = min([time for time in times.values() if time], default="")
+    if at == job.listed_at or not job.status.ended:
+        return []
+    mark = [expiry_mark(table, job.ref, at)] if at else []
+    return [*mark, *expiry_removal(table, job)]
+
+
 def expiry_removal(table: Table, job: Job) -> list[ItemWrite]:
     """Return the write that takes a job from the index, if it is listed."""
-    if not job.delete_after:
+    if not job.listed_at:
         return []
-    return [_unlisting(table, Expiry(job.delete_after, job.ref))]
+    return [_unlisting(table, Expiry(job.listed_at, job.ref))]
 
 
 def _unlisting(table: Table, expiry: Expiry) -> ItemWrite:

@@ -293,7 +293,7 @@ class EffectLedger:
             keys.effect_sk(ref.chunk, key),
             condition=MAY_START,
             values={"compensated": COMPENSATED, "refused": REFUSED},
-            item=row,
+            item={**row, "expires_at": self.claim.expires_at},
         )
         check = self._check(OWNED_UNCANCELLED if is_first else OWNED)
         earlier = self._rows.get(key)

@@ -25,10 +25,10 @@ from piecework.domain.moments import iso
 from piecework.domain.pause import Pause, PauseCode
 from piecework.domain.records import read_int
 from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.retention import DAY_S
 from piecework.domain.states import JobStatus
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
-from piecework.store.dead_letters import DAY_S
 from piecework.store.deletions import expiry_mark, expiry_removal
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
@@ -146,7 +146,7 @@ class JobTransitions:
             ref.sk,
             condition="attribute_not_exists(pk) OR gen < :gen",
             values={"gen": job.gen},
-            item=new_chunk(ref, job.gen, join),
+            item=new_chunk(ref, job.gen, {**join, "expires_at": job.expires_at}),
         )
         return isinstance(await self.table.transact([move, put]), Written)
 
@@ -164,6 +164,8 @@ class JobTransitions:
         ended = {"finished_at": iso(now), **facts}
         if delete_after:
             ended["delete_after"] = delete_after
+        times = [at for at in (delete_after, job.renew_at) if at]
+        listed_at = min(times, default="")
         told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
         deliveries = await tell(self.table, ended_event(job, target, facts, now), now)
         if job.has_ladder and not deliveries:
@@ -175,7 +177,7 @@ class JobTransitions:
             self._moving(job.ref, job.gen, source, target, ended),
             event_put(self.table, job.ref, "finished", now, told),
             *closing(self.table, job),
-            *([expiry_mark(self.table, job.ref, delete_after)] if days else []),
+            *([expiry_mark(self.table, job.ref, listed_at)] if listed_at else []),
             *self._after_end(job, now, {"status": target, **facts}),
             *deliveries,
         ]

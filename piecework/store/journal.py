@@ -203,6 +203,7 @@ class CallJournal:
             "late": int(self.is_lost()) or None,
             "code_version": self.code_version or None,
             "records": pack_records(some),
+            "expires_at": claim.expires_at,
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(

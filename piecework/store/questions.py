@@ -60,7 +60,8 @@ def question_put(table: Table, claim: Claim, facts: Mapping[str, Any]) -> ItemWr
     also replaces one with an answer that the stage's model does not accept.
     """
     sk = keys.question_sk(claim.ref.chunk, facts["stage"], facts["question"])
-    return table.item_write("Put", claim.ref.pk, sk, item={**facts, "gen": claim.gen})
+    item = {**facts, "gen": claim.gen, "expires_at": claim.expires_at}
+    return table.item_write("Put", claim.ref.pk, sk, item=item)
 
 
 async def read_question(

@@ -9,7 +9,6 @@ from typing import Protocol
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso
-from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.cancellation import COMPENSATING
 from piecework.store.table import ItemWrite, Table, Written
@@ -45,7 +44,7 @@ class Schedule:
 class Continuation(Protocol):
     """A failed compensation that a reopened chunk continues."""
 
-    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[ItemWrite]:
+    def puts(self, table: Table, chunk: Chunk, gen: int) -> list[ItemWrite]:
         """Return the rows with which generation `gen` continues it."""
 
 
@@ -82,7 +81,7 @@ async def reopen_chunk(
         condition=BEING_REOPENED,
         values={"reopening": JobStatus.REOPENING, "next": gen},
     )
-    rows = how.compensation.puts(table, chunk.ref, gen) if how.compensation else []
+    rows = how.compensation.puts(table, chunk, gen) if how.compensation else []
     writes = [reopening(table, chunk, gen, how), check, *rows, *how.also]
     return isinstance(await table.transact(writes), Written)
 

@@ -403,6 +403,7 @@ class Settlements:
                 "gen": claim.gen,
                 "attempt": claim.attempt,
                 "error": failure.model_dump_json(exclude_none=True),
+                "expires_at": claim.expires_at,
                 **({"deferred": True} if deferred else {}),
             },
         )

@@ -36,8 +36,9 @@ CONTENTION_CAP_S = 1.0
 #: transaction after another, and the renewal of its lease needs a gap between two.
 HELD = "TransactionConflictException"
 HELD_CAP_S = 0.1
-#: Statements that DynamoDB accepts in a batch.
+#: Statements that DynamoDB accepts in a batch, and writes of a plain batch.
 INSERTS_AT_ONCE = 25
+REMOVALS_AT_ONCE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,26 @@ class Table:
             raise StoreError(message, code="aws.service.unavailable")
         errors = [answer.get("Error", {}) for answer in answers]
         return [(error.get("Code", ""), error.get("Message", "")) for error in errors]
+
+    async def remove(self, places: Sequence[tuple[str, str]]) -> None:
+        """Delete up to 25 items by their keys, each alone; one that is gone is deleted.
+
+        What DynamoDB leaves, for lack of capacity or as a transaction holds it, is sent
+        again.
+        """
+        todo: Any = [
+            {"DeleteRequest": {"Key": {"pk": {"S": pk}, "sk": {"S": sk}}}}
+            for pk, sk in places
+        ]
+        waits = None
+        while todo:
+            request = {"RequestItems": {self.name: todo}}
+            reply = await self._persist(self.client.batch_write_item, request)
+            todo = part_of(reply, "UnprocessedItems", dict, {}).get(self.name, [])
+            waits = waits or Waits(self.rng)
+            if todo and not await waits.wait():
+                message = f"DynamoDB did not delete {len(todo)} rows for a long time."
+                raise StoreError(message, code="aws.service.unavailable")
 
     async def transact(self, writes: Sequence[ItemWrite]) -> Written | Refused:
         """Write up to 100 items, of any table, all or none."""

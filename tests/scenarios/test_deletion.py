@@ -9,6 +9,7 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
@@ -213,4 +214,14 @@ async def test_a_job_expires_whole_and_an_open_dead_letter_keeps_it(
     assert (await piecework(*discarded)).exit_code == 0
     await pass_on_day(days + 5)
     assert (await scenario.job("failed")).status is JobStatus.DELETED
+
+    # Only rows with a time are left: DynamoDB deletes them, or an operator at once.
+    assert await traces(rt) == {"CHUNK", "STAGE", "RESULT", "EFFECT"}
+    left = [row async for row in rt.table.scan() if row["pk"].startswith(kept.ref.pk)]
+    until = int(moment((await scenario.job("failed")).rows_until))
+    assert {row.get("expires_at", until) for row in left} == {until}
+    assert [row["sk"] for row in left if "expires_at" not in row] == [keys.META_SK]
+    for job in ("job-1", "failed"):
+        done = await piecework("jobs", "delete", job, "--reason", "now", "--yes")
+        assert done.exit_code == 0, done.stderr
     assert await traces(rt) == set()

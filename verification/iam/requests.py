@@ -80,12 +80,26 @@ def of_dynamodb(operation: str, body: Mapping[str, Any]) -> list[Request]:
     needs = NEEDS["dynamodb"][operation]
     if operation == "BatchExecuteStatement":
         return of_statements(needs, body["Statements"])
+    if operation == "BatchWriteItem":
+        return of_removals(needs, body["RequestItems"])
     if operation != "TransactWriteItems":
         key = partition(body)
         return [item_request(need, body, (key,) if key else ()) for need in needs]
     members = [one for item in body["TransactItems"] for one in item.items()]
     keys = tuple(sorted({partition(member) for _, member in members}))
     return [item_request(MEMBERS[kind], member, keys) for kind, member in members]
+
+
+def of_removals(
+    needs: Iterable[str], removals: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[Request]:
+    """Return what a batch of deletions needs: of each table, with all its keys."""
+    found = []
+    for table, some in removals.items():
+        keys = sorted({str(one["DeleteRequest"]["Key"]["pk"]["S"]) for one in some})
+        part = {"TableName": table}
+        found += [item_request(need, part, tuple(keys)) for need in needs]
+    return found
 
 
 def of_statements(

@@ -1,8 +1,8 @@
 """Print each line of the bill of a million chunks, by hand and as `jobs cost` says.
 
-A worker runs some chunks on the AWS server of the bench, which counts. Then the job is
-deleted, and that is counted, too. It fails if a line of more than 3 % of the bill, or
-the sum, differs by more than 5 %.
+A worker runs some chunks on the AWS server of the bench, which counts. Then the
+retention deletes the job, and that is counted, too. It fails if a line of more than 3 %
+of the bill, or the sum, differs by more than 5 %.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from bench.adapters.product import OPEN
 from bench.meter import OBSERVER_AGENT, size
 from bench.processes import Group, run, start
 from piecework.domain import keys
+from piecework.domain.moments import moment
+from piecework.domain.retention import DAY_S
 from piecework_orchestrator.cost.prices import load_prices
 from verification.million.by_hand import Counted, as_told, by_hand
 from verification.million.provider import Provider, running
@@ -45,6 +47,15 @@ TIMES: Final = {"twenty": 1, "nothing": 32}
 
 async def measure(form: str, chunks: int, folder: Path) -> Mapping[str, list[float]]:
     """Run, bill and delete a job; return each line by hand and as told."""
+    counted, bill = await run_form(form, chunks, folder)
+    found, told = by_hand(counted, load_prices()), as_told(bill)
+    return {name: [usd, told[name]] for name, usd in found.items()}
+
+
+async def run_form(
+    form: str, chunks: int, folder: Path
+) -> tuple[Counted, dict[str, Any]]:
+    """Run, bill and delete a job; return what was counted, and its bill."""
     async with running(LATENCY_S) as (provider, address):
         with emulator.run_server(folder, "models") as aws:
             aws.deploy("piecework", ENV)
@@ -56,9 +67,7 @@ async def measure(form: str, chunks: int, folder: Path) -> Mapping[str, list[flo
             }
             site = Site(environ, folder, aws)
             counted, bill = await asyncio.to_thread(site.counted, form, chunks)
-    counted = replace(counted, **sent_by(provider))
-    found, told = by_hand(counted, load_prices()), as_told(bill)
-    return {name: [usd, told[name]] for name, usd in found.items()}
+    return replace(counted, **sent_by(provider)), bill
 
 
 def sent_by(provider: Provider) -> dict[str, Any]:
@@ -95,15 +104,19 @@ class Site:
             group.stop()  # it writes its last counts
         text = log.read_text("utf-8")
         bill = json.loads(self.command("jobs", "cost", JOB, "-o", "json"))
-        found = self.rows()
+        found, row_days = self.rows(), self.row_days()
+        before = self.aws.counts()
+        self.program("verification.million.later", str(float(bill["kept_days"]) + 0.1))
+        deletion = self.aws.counts().since(before)
         before = self.aws.counts()
         reason = ("--reason", "counted", "--yes")
         self.command("jobs", "delete", JOB, *reason)
-        deletion = self.aws.counts().since(before)
+        at_once = self.aws.counts().since(before)
         return Counted(
             chunks=chunks,
             run=ran,
             deletion=deletion,
+            at_once=at_once,
             rows=tuple(found),
             objects=int(ran.rows["s3.Put"].bytes_in),
             busy_s=busy_s,
@@ -111,18 +124,34 @@ class Site:
             calls=0,
             log=(text.count("\n"), len(text)),
             days=float(bill["kept_days"]),
+            row_days=row_days,
         ), bill
 
     def command(self, *words: str) -> str:
         """Run a command of Piecework."""
-        command = [sys.executable, "-m", "piecework_orchestrator", *words]
+        return self.program("piecework_orchestrator", *words)
+
+    def program(self, module: str, *words: str) -> str:
+        """Run a module."""
+        command = [sys.executable, "-m", module, *words]
         return run(command, self.environ, self.folder / "commands.log")
 
     def status(self) -> str:
         """Return the job's status."""
+        return str(self.job().get("status", {}).get("S", "SUBMITTING"))
+
+    def job(self) -> dict[str, Any]:
+        """Return the job's own row."""
         key = {"pk": {"S": keys.job_pk(TENANT, JOB)}, "sk": {"S": keys.META_SK}}
-        item = self.observer.get_item(TableName=TABLE, Key=key).get("Item", {})
-        return str(item.get("status", {}).get("S", "SUBMITTING"))
+        found: dict[str, Any] = self.observer.get_item(TableName=TABLE, Key=key)
+        item: dict[str, Any] = found.get("Item", {})
+        return item
+
+    def row_days(self) -> float:
+        """Return the days from the end of the job to the time of its rows."""
+        job = self.job()
+        kept = moment(job["rows_until"]["S"]) - moment(job["finished_at"]["S"])
+        return kept / DAY_S
 
     def rows(self) -> list[int]:
         """Return the sizes of the rows of the job."""

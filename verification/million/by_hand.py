@@ -1,7 +1,8 @@
 """The bill by hand: what was counted outside of Piecework, times list prices.
 
 The AWS server counts requests and units, and has the rows. The provider counts bytes.
-The log is a file. The deletion of the job is carried out, and its units are counted.
+The log is a file. A reconciler whose clock is ahead by the retention deletes the job,
+and its units are counted.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ class Counted:
         sent: Bytes that the provider received.
         calls: Requests that it received.
         log: Lines and bytes of the worker's log.
+        at_once: The requests that delete the rows at once which it has left.
         days: Days until the deletion.
+        row_days: Days until the time of the rows.
     """
 
     chunks: int
     run: Counts
     deletion: Counts
+    at_once: Counts
     rows: tuple[int, ...]
     objects: int
     busy_s: float
@@ -50,11 +54,12 @@ class Counted:
     calls: int
     log: tuple[int, int]
     days: float
+    row_days: float
 
 
 def by_hand(counted: Counted, prices: Prices) -> dict[str, float]:
     """Return the dollars of each line for a million such chunks."""
-    months = counted.days / MONTH_DAYS
+    months, kept = counted.days / MONTH_DAYS, counted.row_days / MONTH_DAYS
     run, deletion, hours = counted.run, counted.deletion, counted.busy_s / 3600
     table = sum(counted.rows) + ITEM_BYTES * len(counted.rows)
     lines, log = counted.log
@@ -66,8 +71,8 @@ def by_hand(counted: Counted, prices: Prices) -> dict[str, float]:
         "S3 writes": (asked["s3_put"], "s3_put"),
         "S3 reads": (asked["s3_get"], "s3_get"),
         "S3 storage": (counted.objects / GB * months, "s3_gb_month"),
-        "rows, until deletion": (table / GB * months, "dynamodb_gb_month"),
-        "backups": (table / GB * months, "dynamodb_backup_gb_month"),
+        "rows, until deletion": (table / GB * kept, "dynamodb_gb_month"),
+        "backups": (table / GB * kept, "dynamodb_backup_gb_month"),
         "deletion": (deletion.units(reads=False), "dynamodb_write_unit"),
         "deletion, reads": (deletion.units(reads=True), "dynamodb_read_unit"),
         "workers, vCPU": (hours * VCPU, "fargate_vcpu_hour"),
@@ -97,6 +102,7 @@ SAME: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "UpdateItem",
             "DeleteItem",
             "TransactWriteItems",
+            "BatchWriteItem",
         ),
     ),
     "reads": ("DynamoDB", ("GetItem", "Query", "Scan")),

@@ -38,6 +38,7 @@ BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
             "UpdateItem",
             "DeleteItem",
             "TransactWriteItems",
+            "BatchWriteItem",
         ),
         ("dynamodb_write_unit", "units"),
     ),
@@ -130,8 +131,8 @@ def operation_lines(counts: Counts, prices: Prices, region: str) -> Iterator[Bil
 def table_lines(
     stored: Stored, months: float, prices: Prices, region: str
 ) -> Iterator[BillLine]:
-    """Yield what the rows of a job cost until their deletion, and that itself."""
-    kept = stored.bytes / GB * months
+    """Yield what the rows of a job cost until they are gone, and their deletion."""
+    kept = stored.bytes / GB * (months + stored.spare_days / MONTH_DAYS)
     lines: tuple[tuple[str, float, str, PriceName], ...] = (
         ("rows, until deletion", kept, GB_MONTHS, "dynamodb_gb_month"),
         ("backups, until deletion", kept, GB_MONTHS, "dynamodb_backup_gb_month"),

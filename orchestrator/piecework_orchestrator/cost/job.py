@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from piecework.cost.persistence import POLL_S, QUIET_S
@@ -11,7 +11,9 @@ from piecework.domain.budget import NOTHING
 from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
+from piecework.domain.retention import DAY_S
 from piecework.errors import UsageError
+from piecework.jobs.deletion import UNITS_PER_S
 from piecework.resilience.limits import micros
 from piecework.runtime import Runtime
 from piecework.store.costs import Costs
@@ -19,11 +21,15 @@ from piecework.store.paid import Paid, paid_by
 from piecework_orchestrator.cost import bill
 from piecework_orchestrator.cost.bill import BillLine, TaskSize
 from piecework_orchestrator.cost.prices import Prices, load_prices
-from piecework_orchestrator.cost.stored import stored_by, stored_of
+from piecework_orchestrator.cost.stored import (
+    Stored,
+    stored_at_once,
+    stored_by,
+    stored_of,
+)
 
 Document = dict[str, Any]
 
-DAY_S: Final = 86_400
 #: The region whose prices the page applies on an emulator.
 PRICED_IN: Final = "us-east-1"
 
@@ -110,6 +116,38 @@ async def aws_usd_of(
     except UsageError:
         return None
     return worked / len(chunks) + kept
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionPrice:
+    """What a deletion of a job at once takes, beside what the retention takes.
+
+    Attributes:
+        units, usd: Write units, and dollars with the reads; None: no price is known.
+        later_usd: Dollars of the deletion by the retention.
+        seconds: Its time, about.
+    """
+
+    units: float
+    usd: float | None
+    later_usd: float | None
+    seconds: float
+
+
+async def deletion_price(rt: Runtime, job: Job) -> DeletionPrice:
+    """Return what it takes to delete all rows of a job now."""
+    now, later = await stored_at_once(rt.table, job), await stored_by(rt.table, job)
+    prices, region = load_prices(None), region_of(rt) if rt.cost.trusted else PRICED_IN
+
+    def usd(stored: Stored) -> float | None:
+        lines = bill.table_lines(replace(stored, bytes=0.0), 0.0, prices, region)
+        try:
+            return bill.total(lines)
+        except UsageError:
+            return None
+
+    seconds = now.write_units / UNITS_PER_S
+    return DeletionPrice(now.write_units, usd(now), usd(later), seconds)
 
 
 def kept_days(rt: Runtime, job: Job) -> float:

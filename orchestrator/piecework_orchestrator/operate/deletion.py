@@ -40,7 +40,7 @@ async def delete(
     deletions = Deletions(rt.table, rt.clock)
     while (job := await rt.jobs.read(ref)) is not None:
         if job.status is JobStatus.DELETED:
-            await sweep_again(rt, job)
+            await sweep_again(rt, job, at_once=True)
             return job
         if job.status is JobStatus.DELETING:
             await delete_job(rt, job, progress)

@@ -24,6 +24,7 @@ from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.priority import Priority, backlog_start, ordered_backlog_start
 from piecework.domain.refs import JobRef
+from piecework.domain.retention import life_of_rows
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
@@ -138,6 +139,7 @@ async def create_and_fan_out(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
+        **life_of_rows(rt.clock(), rt.settings.job_retention_days),
         **optional_facts(submission, packed),
         **sample_facts(submission, packed, rt.rng),
         **submission.refusals.facts(),

@@ -24,6 +24,7 @@ from piecework_simulation.aws.errors import (
     error,
     refused,
 )
+from piecework_simulation.aws.expiry import ATTRIBUTE, Expiry
 from piecework_simulation.aws.partitions import Partition
 from piecework_simulation.aws.throughput import Throughput
 from piecework_simulation.aws.values import WireItem, item_size
@@ -68,6 +69,7 @@ KNOWN: Mapping[str, frozenset[str]] = {
     "scan": PAGED,
     "transact_write_items": frozenset({"TransactItems", "ClientRequestToken"}),
     "batch_execute_statement": frozenset({"Statements"}),
+    "batch_write_item": frozenset({"RequestItems"}),
 }
 KINDS = {"update_item": "Update", "put_item": "Put", "delete_item": "Delete"}
 ACTION = EXPRESSED | {"TableName", "Key"}
@@ -86,8 +88,9 @@ CODES_OF_STATEMENTS = {
     "ThrottlingException": "ThrottlingError",
     "TransactionConflictException": "TransactionConflict",
 }
-#: The bytes of items in a read unit.
+#: The bytes of items in a read unit, and the items of a batch of deletions.
 READ_BYTES = 4096
+REMOVALS = 25
 
 
 class Change(NamedTuple):
@@ -115,8 +118,10 @@ class DynamoDB:
 
     Attributes:
         conflicts: The transactions that last; None: each is over at once.
+        expiry: The items with a time to live; None: none is deleted by it.
         throughput: The capacity that is left; None: there is no limit.
         on_write: Called after each applied request with all its changes.
+        on_expired: Called with each item that its time to live has deleted.
     """
 
     now: Callable[[], float]
@@ -126,7 +131,9 @@ class DynamoDB:
     page_items: int | None = field(default=None, kw_only=True)
     conflicts: Conflicts | None = field(default=None, kw_only=True)
     throughput: Throughput | None = field(default=None, kw_only=True)
+    expiry: Expiry | None = field(default=None, kw_only=True)
     on_write: Callable[[Sequence[Change]], None] = field(default=_nobody, init=False)
+    on_expired: Callable[[Change], None] = field(default=lambda _: None, init=False)
     _tables: dict[str, dict[str, Partition]] = field(init=False)
     _requests: int = field(default=0, init=False)
     _tokens: Tokens = field(default_factory=Tokens, init=False)
@@ -164,6 +171,7 @@ class DynamoDB:
         _only(known, request)
         if self.conflicts is not None:
             self.conflicts.took_s = 0.0
+        self._expire()
         try:
             return self._answer(operation, request)
         except InvalidError as wrong:
@@ -184,6 +192,8 @@ class DynamoDB:
             return self._transact(request)
         if operation == "batch_execute_statement":
             return self._batch(request)
+        if operation == "batch_write_item":
+            return self._remove(request)
         reply = self._read(operation, request)
         if self.throughput is not None:
             items = reply.get("Items") or [reply.get("Item", {})]
@@ -191,6 +201,20 @@ class DynamoDB:
             pk = _partition_read(request)
             self.throughput.take_read(operation, request["TableName"], pk, units)
         return reply
+
+    def _expire(self) -> None:
+        """Delete the items whose time to live is over, some days late."""
+        expiry, now = self.expiry, self.now()
+        while expiry is not None and (found := expiry.due(now)) is not None:
+            table, pk, sk, ends = found
+            partition = self._tables.get(table, {}).get(pk)
+            old = None if partition is None else partition.items.get(sk)
+            if partition is None or old is None:
+                continue
+            if old.get(ATTRIBUTE, {}).get("N") == ends:
+                self._requests += 1
+                partition.write(sk, None, 0, self._requests)
+                self.on_expired(Change(table, pk, sk, old, None))
 
     def _read(self, operation: str, request: Request) -> Reply:
         """Answer GetItem, Query or Scan."""
@@ -261,6 +285,31 @@ class DynamoDB:
             return _failed(table, CODES_OF_STATEMENTS[found["Code"]], found["Message"])
         return {"TableName": table}
 
+    def _remove(self, request: Request) -> Reply:
+        """Answer BatchWriteItem with deletions: each is a write of its own.
+
+        What finds no capacity, or an item that a transaction holds, is not processed.
+        """
+        operation, left = "batch_write_item", {}
+        check_removals(request["RequestItems"])
+        for table, removals in request["RequestItems"].items():
+            self._table(operation, {"TableName": table})
+            keys = [removal["DeleteRequest"]["Key"] for removal in removals]
+            if rest := [key for key in keys if not self._removed(table, key)]:
+                left[table] = [{"DeleteRequest": {"Key": key}} for key in rest]
+        return {"UnprocessedItems": left}
+
+    def _removed(self, table: str, key: WireItem) -> bool:
+        if self.chaos.fires("dynamodb.partial"):
+            return False
+        request = {"TableName": table, "Key": key}
+        try:
+            write = read_write("Delete", request, self._tables)
+            self._write_one("batch_write_item", write)
+        except ClientError:
+            return False
+        return True
+
     def _transact(self, request: Request) -> Reply:
         """Answer TransactWriteItems."""
         actions, token = request["TransactItems"], request.get("ClientRequestToken")
@@ -316,8 +365,27 @@ class DynamoDB:
                 write.partition.write(write.sk, new, size, self._requests)
                 place = (write.table, write.pk, write.sk)
                 changes.append(Change(*place, old, new, largest))
+                if self.expiry is not None:
+                    self.expiry.note(*place, new)
         if changes:
             self.on_write(changes)
+
+
+def check_removals(requests: Mapping[str, Sequence[Request]]) -> None:
+    """Refuse what AWS refuses of a batch, and what is not modelled.
+
+    Raises:
+        InvalidError: It has no deletion, more than 25, or two of one item.
+        NotImplementedError: It puts an item.
+    """
+    every = [(table, each) for table, some in requests.items() for each in some]
+    if not 0 < len(every) <= REMOVALS:
+        raise InvalidError("Too many items requested for the BatchWriteItem call")
+    if any(each.keys() != {"DeleteRequest"} for _, each in every):
+        raise NotImplementedError("a put in DynamoDB's batch_write_item")
+    places = {(table, repr(each["DeleteRequest"]["Key"])) for table, each in every}
+    if len(places) < len(every):
+        raise InvalidError("Provided list of item keys contains duplicates")
 
 
 def _failed(table: str, code: str, message: str) -> Reply:

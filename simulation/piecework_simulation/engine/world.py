@@ -12,6 +12,7 @@ from piecework.domain.moments import iso
 from piecework.settings import Settings
 from piecework_simulation.aws.conflicts import Conflicts
 from piecework_simulation.aws.dynamodb import DynamoDB
+from piecework_simulation.aws.expiry import Expiry
 from piecework_simulation.aws.s3 import S3
 from piecework_simulation.aws.sqs import SQS
 from piecework_simulation.aws.throughput import HOT, Throughput
@@ -78,6 +79,7 @@ class World:
             rng=self.rng,
             page_items=7,
             conflicts=Conflicts(self.now, self.rng, TRANSACTION_S),
+            expiry=Expiry(),
         )
         if HOT in self.faults.rates:
             share = self.rng.choice(SHARES)

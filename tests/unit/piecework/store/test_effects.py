@@ -63,6 +63,7 @@ async def test_an_intent_is_written_under_the_claim() -> None:
             "started_at": "2023-11-14T22:13:20.000Z",
             "fence": 5,
             "max_duration_s": 9,
+            "expires_at": None,  # that of its chunk; no attribute in the table
         }
     ]
 

@@ -271,7 +271,7 @@ class Job:
     )
     renewed_partitions = ShownNumber(
         "Of a renewal under way: how many partitions it has swept, in two sweeps of "
-        "each; None: none is under way."
+        "each; None: no renewal is under way."
     )
     is_kept = Present(
         "Whether its open dead letters kept it past its retention; the value is the "

@@ -22,6 +22,7 @@ from piecework.store.ladders import Ladders
 from piecework.store.notifications import Notifications
 from piecework.store.occasions import Occasions
 from piecework.store.questions import ChunkQuestions
+from piecework.store.renewals import Renewals
 from piecework.store.settlements import Settlements
 from piecework.store.takeovers import Takeovers
 from piecework.store.waits import WaitIndex
@@ -40,6 +41,7 @@ STORES = (
     Notifications,
     Occasions,
     outbox.Outbox,
+    Renewals,
     Takeovers,
     Settlements,
     WaitIndex,

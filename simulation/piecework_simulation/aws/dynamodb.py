@@ -118,7 +118,7 @@ class DynamoDB:
 
     Attributes:
         conflicts: The transactions that last; None: each is over at once.
-        expiry: The items with a time to live; None: none is deleted by it.
+        expiry: The items with a time to live; None: they stay.
         throughput: The capacity that is left; None: there is no limit.
         on_write: Called after each applied request with all its changes.
         on_expired: Called with each item that its time to live has deleted.

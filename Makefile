@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill deployments webhooks waits cost-of-a-million retention page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill deployments webhooks waits cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
 	bench bench-full commands large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -178,6 +178,9 @@ keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--
 
 cost-of-a-million: setup ## compare the bill of a million chunks by hand with `jobs cost`, line by line (ARGS="--only twenty")
 	@$(BIN)/python -m verification.million $(ARGS)
+
+on-aws: setup ## try it in an account: deploy, conformance, demo, 20,000 chunks, bill, removal (PROFILE=name BUDGET_USD=5; ARGS="--emulator --chunks 200")
+	@$(BIN)/python -m verification.on_aws $(if $(PROFILE),--profile $(PROFILE)) $(if $(BUDGET_USD),--budget $(BUDGET_USD)) $(ARGS)
 
 retention: setup ## compare the units that delete a job with those of its run; fails above 0.05 (ARGS="--only twenty")
 	@$(BIN)/python -m verification.million.retention $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -44,5 +45,6 @@ class Subject:
 
 
 def fresh(what: str) -> str:
-    """Return an unused name."""
-    return f"conformance-{what}-{uuid4().hex[:12]}"
+    """Return an unused name; who removes what is left gives it a beginning."""
+    prefix = os.environ.get("PIECEWORK_CONFORMANCE_PREFIX", "conformance-")
+    return f"{prefix}{what}-{uuid4().hex[:12]}"

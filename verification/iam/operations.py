@@ -25,6 +25,7 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
         "Scan": frozenset({"dynamodb:Scan"}),
         "DescribeTable": frozenset({"dynamodb:DescribeTable"}),
         "BatchExecuteStatement": frozenset({"dynamodb:PartiQLInsert"}),
+        "BatchWriteItem": frozenset({"dynamodb:BatchWriteItem"}),
         "TransactWriteItems": frozenset(
             {
                 "dynamodb:PutItem",

@@ -19,7 +19,7 @@ OURS, THEIRS = f"{BUCKET}/tenants/acme/jobs/1", f"{BUCKET}/tenants/evil/jobs/1"
 KEY, LIST = PLACES["key"], "s3:ListBucket"
 GET, PUT = "s3:GetObject", "s3:PutObject"
 REMOVE, VERSIONS = "s3:DeleteObjectVersion", "s3:ListBucketVersions"
-DELETE = "dynamodb:DeleteItem"
+DELETE, BATCH = "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"
 END_KEY = "kms:ScheduleKeyDeletion"
 VIA_SQS = "via=sqs.us-east-1.amazonaws.com"
 VIA_DYNAMODB = "via=dynamodb.us-east-1.amazonaws.com"
@@ -102,12 +102,15 @@ DECISIONS = [
     ("operator-write", "*", DELETE, ROWS, "key=T#acme#J#1,EXPIRY", YES),
     ("operator-delete", "*", DELETE, ROWS, "key=T#acme#J#1", YES),
     ("operator-delete", "acme", DELETE, ROWS, "key=T#evil#J#1", NO),
+    ("operator-delete", "acme", BATCH, ROWS, "key=T#acme#J#1", YES),
+    ("operator-delete", "acme", BATCH, ROWS, "key=T#evil#J#1", NO),
+    ("worker", "*", BATCH, ROWS, "key=T#acme#J#1", NO),
     ("operator-delete", "*", DELETE, ROWS, "key=BREAKERS", NO),
     ("operator-delete", "*", DELETE, ROWS, "", NO),
-    ("operator-delete", "*", DELETE, LETTERS, "key=T#acme#J#1,T#acme#OPEN", YES),
-    ("operator-delete", "acme", DELETE, LETTERS, "key=T#evil#J#1", NO),
-    ("operator-delete", "*", DELETE, LETTERS, "", NO),
-    ("reconciler", "*", DELETE, LETTERS, "key=T#acme#J#1,T#acme#OPEN", YES),
+    ("operator-delete", "*", BATCH, LETTERS, "key=T#acme#J#1,T#acme#OPEN", YES),
+    ("operator-delete", "acme", BATCH, LETTERS, "key=T#evil#J#1", NO),
+    ("operator-delete", "*", BATCH, LETTERS, "", NO),
+    ("reconciler", "*", BATCH, LETTERS, "key=T#acme#J#1,T#acme#OPEN", YES),
     ("operator-delete", "*", "dynamodb:PutItem", LETTERS, "key=T#acme#J#1", NO),
     ("operator-write", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),
     ("operator-read", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),

@@ -1,0 +1,1 @@
+"""Try Piecework in a real AWS account within a budget, and remove everything again."""

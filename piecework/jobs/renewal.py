@@ -9,7 +9,8 @@ most, so the second sweep finds what such a claim wrote meanwhile. The rows of a
 therefore live until the time before as long as the renewal goes on.
 
 The pages of the journal of a chunk with a result are left to DynamoDB: no claim of it
-follows, and none of its claims was lost. All other rows are renewed.
+follows, and none of its claims was lost. Only the list of its calls loses them. All
+other rows are renewed.
 """
 
 from __future__ import annotations

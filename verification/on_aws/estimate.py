@@ -12,7 +12,8 @@ from piecework_orchestrator.cost.prices import PriceName, Prices
 WRITES_A_CHUNK, READS_A_CHUNK = 4, 2
 #: The units of the demo's job with its redrive, from its bill, rounded up.
 DEMO_WRITES, DEMO_READS = 3_000, 500
-#: The units of the probes of conformance: about 200 tables, queues and buckets with a few items.
+#: The units of the probes of conformance: about 200 tables, queues and buckets with a
+#: few items.
 PROBE_WRITES, PROBE_READS, PROBE_REQUESTS = 20_000, 20_000, 5_000
 #: Requests to SQS and S3 of all steps, rounded up.
 SQS_REQUESTS, S3_REQUESTS = 20_000, 2_000

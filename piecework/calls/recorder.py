@@ -19,7 +19,7 @@ from piecework.domain.call_record import (
     CallRecord,
     FailedAttempt,
 )
-from piecework.domain.identity import function_text, function_words
+from piecework.domain.identity import function_name, function_text
 from piecework.domain.kept_call import (
     CLAIM_BYTES,
     Keeps,
@@ -121,7 +121,7 @@ class CallRecorder:
             how,
             call.scope.stage,
             call.dependency.name[:NAME_LENGTH],
-            function_words(function_text(call.bound.func))[:NAME_LENGTH],
+            function_name(function_text(call.bound.func))[:NAME_LENGTH],
             round(asked * 1000),
             round(max(0.0, (found.sent_at or asked) - asked) * 1000),
             round(max(0.0, now - asked) * 1000),

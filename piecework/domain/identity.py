@@ -117,6 +117,15 @@ def function_words(function: str) -> str:
     return f"{first}.{second}" if kind == "at" else f"{first} {second}".strip()
 
 
+def function_name(function: str) -> str:
+    """Return the same without the version of a declared name."""
+    try:
+        kind, first, second = json.loads(function)
+    except ValueError:
+        return function
+    return f"{first}.{second}" if kind == "at" else str(first)
+
+
 def operation_name(function: Callable[..., Any]) -> str:
     """Return the name of a function that is being decorated: nothing leads to it yet.
 

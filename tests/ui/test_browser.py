@@ -16,6 +16,7 @@ from playwright.async_api import Request as Sent
 
 from tests.ui.conftest import TOKEN, Deployment
 from tests.ui.conftest import Page as Served
+from tests.ui.test_calls import judged
 from tests.ui.test_questions import asking
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -36,6 +37,8 @@ PAGES = (
     "/jobs/j-1/results",
     "/jobs/j-1/chunks/0",
     "/jobs/j-1/chunks/1",
+    "/jobs/j-3/chunks/1",
+    "/jobs/j-3/chunks/1/calls/1",
     "/actions/redrive?job=j-1",
     "/actions/edit?job=j-1&chunk=1",
     "/actions/pause-pipeline?pipeline=word-count",
@@ -71,6 +74,12 @@ async def questions(deployment: Deployment) -> AsyncIterator[None]:
         yield
 
 
+@pytest.fixture
+async def calls(deployment: Deployment) -> None:
+    """Leave a chunk that died of an answer that did not fit."""
+    await judged(deployment, "j-3")
+
+
 async def open_page(context: BrowserContext, address: str) -> tuple[Page, list[str]]:
     """Return a signed-in tab, and the errors of its console."""
     tab, errors = await context.new_page(), []
@@ -80,7 +89,7 @@ async def open_page(context: BrowserContext, address: str) -> tuple[Page, list[s
     return tab, errors
 
 
-@pytest.mark.usefixtures("questions")
+@pytest.mark.usefixtures("calls", "questions")
 async def test_each_page_is_accessible_at_each_width_and_in_each_scheme(
     browser: Browser, ended: str
 ) -> None:

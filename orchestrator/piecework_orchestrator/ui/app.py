@@ -66,6 +66,7 @@ def make_app(client: Client, access: Access) -> Starlette:
         Route("/jobs/{job}/report.html", pages.report),
         Route("/jobs/{job}/results", pages.results),
         Route("/jobs/{job}/chunks/{chunk:int}", pages.chunk),
+        Route("/jobs/{job}/chunks/{chunk:int}/calls/{call:int}", pages.call),
         Route("/jobs/{job}/chunks/{chunk}/question", pages.question),
         Route("/questions", pages.questions),
         Route("/dead-letters", pages.dead_letters),

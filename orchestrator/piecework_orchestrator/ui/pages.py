@@ -23,6 +23,10 @@ from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import if_readable
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import chunk_name, dead_letter_document
+from piecework_orchestrator.reading.call_documents import (
+    call_document,
+    call_documents,
+)
 from piecework_orchestrator.reading.chunk_documents import chunk_document
 from piecework_orchestrator.reading.events import job_events
 from piecework_orchestrator.reading.job_documents import (
@@ -42,7 +46,7 @@ from piecework_orchestrator.ui.pacing import POLL_S, Pacing
 from piecework_orchestrator.ui.question_actions import MAX_QUESTIONS, list_questions
 from piecework_orchestrator.ui.reading import JobReads, read_values
 from piecework_orchestrator.ui.tasks import Tasks
-from piecework_orchestrator.ui.timeline import make_timeline
+from piecework_orchestrator.ui.timeline import make_timeline, make_waterfall
 
 #: Results on their page, and characters of each.
 MAX_RESULTS, MAX_RESULT_LENGTH = 200, 2_000
@@ -135,9 +139,10 @@ class Pages:
         rt = self.client.runtime
         record = await require_job(rt, request.path_params["job"])
         number = request.path_params["chunk"]
-        chunk, spans = await asyncio.gather(
+        chunk, spans, calls = await asyncio.gather(
             chunk_document(rt, record, number),
             chunk_timeline(rt, record, record.ref.chunk(number)),
+            call_documents(rt, record, number),
         )
         letter = None
         if chunk["status"] == "DEAD":
@@ -149,9 +154,21 @@ class Pages:
             job=job,
             chunk=chunk,
             timeline=make_timeline(spans),
+            calls=make_waterfall(calls),
+            failed=next(
+                (c["call"] for c in reversed(calls) if c["end"] == "failed"), 0
+            ),
             letter=letter,
             values=values,
         )
+
+    async def call(self, request: Request) -> Response:
+        """Show one call of a chunk, with its arguments and its answer."""
+        rt, place = self.client.runtime, request.path_params
+        record = await require_job(rt, place["job"])
+        found = await call_document(rt, record, place["chunk"], place["call"])
+        job = job_facts(record, rt.clock())
+        return self._page("call.html", job=job, chunk=place["chunk"], call=found)
 
     async def dead_letters(self, _: Request) -> Response:
         """Show the open dead letters by cause."""

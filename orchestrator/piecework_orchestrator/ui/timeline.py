@@ -1,4 +1,4 @@
-"""Lay the timeline of a chunk out as bars on one axis of time."""
+"""Lay the timeline of a chunk, and its calls, out as bars on one axis of time."""
 
 from __future__ import annotations
 
@@ -104,3 +104,44 @@ def words_of(span: Document) -> tuple[str, str]:
 def joined(*words: str) -> str:
     """Return the words that are not empty, with commas."""
     return ", ".join(filter(None, words))
+
+
+# ── calls ─────────────────────────────────────────────────────────────────────
+
+#: The class of the colour of a call, by its end; that of others: `claim cancelled`.
+TONES: Final = {"made": "stage", "found": "stage", "failed": "claim dead"}
+
+
+@dataclass(frozen=True, slots=True)
+class CallBar:
+    """A call on the axis: first its wait, then its attempts.
+
+    Attributes:
+        wait_x, wait_width: The place of the wait; a width of 0: there was none.
+    """
+
+    tone: str
+    wait_x: int
+    wait_width: int
+    x: int
+    width: int
+    call: Document
+
+
+def make_waterfall(calls: Sequence[Document]) -> list[CallBar]:
+    """Return the bars of calls; one without a time begins at the axis."""
+    times = [epoch(call["asked_at"]) for call in calls if call["asked_at"]]
+    began = min(times, default=0.0)
+    ends = [epoch(c["asked_at"]) + c["took_s"] for c in calls if c["asked_at"]]
+    whole = max(max(ends, default=0.0) - began, 1e-3)
+    return [make_call_bar(call, began, whole) for call in calls]
+
+
+def make_call_bar(call: Document, began: float, whole: float) -> CallBar:
+    """Return the bar of a call."""
+    asked = epoch(call["asked_at"]) - began if call["asked_at"] else 0.0
+    at = [asked, asked + call["waited_s"], asked + call["took_s"]]
+    first, sent, end = (min(round(each / whole * AXIS), AXIS) for each in at)
+    x = min(sent, AXIS - SHORTEST)
+    tone = TONES.get(call["end"], "claim cancelled")
+    return CallBar(tone, first, x - first, x, max(end - x, SHORTEST), call)

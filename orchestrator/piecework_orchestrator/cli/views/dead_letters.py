@@ -119,6 +119,7 @@ def letter_view(letter: Document, now: float) -> View:
     """Return a view of a dead letter."""
     died = format_ago(letter["dead_lettered_at"], now)
     uncompensated = letter.get("uncompensated_stages")
+    number = chunk_name(letter["chunk"])
 
     def draw(console: Console) -> None:
         console.print(
@@ -144,6 +145,7 @@ def letter_view(letter: Document, now: float) -> View:
                     ("patched", patch_text(letter)),
                     ("owner", letter.get("owner")),
                     ("runbook", letter.get("runbook")),
+                    ("calls", f"piecework chunks calls {letter['job']} {number}"),
                 ]
             )
         )

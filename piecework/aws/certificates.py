@@ -13,6 +13,7 @@ from aiobotocore.session import AioSession
 
 from piecework.aws.login import read_logins
 from piecework.aws.transport.genuine import require_genuine
+from piecework.aws.transport.trusting import share_context
 from piecework.aws.trust import mend_client
 
 # ruff: noqa: SLF001 -- aiobotocore has no setting for either
@@ -71,6 +72,7 @@ def checked(client: Any) -> Any:
     """
     mend_client(client)
     check_certificates(client)
+    share_context(client)
     require_genuine(client)
     return client
 

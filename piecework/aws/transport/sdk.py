@@ -15,6 +15,7 @@ from botocore import handlers
 from botocore.httpsession import get_cert_path
 
 from piecework.aws.transport.request import Route
+from piecework.aws.transport.trusting import trusting
 
 # ruff: noqa: SLF001 -- only this module uses private parts
 
@@ -44,7 +45,6 @@ class Sdk:
         self.add_error_fields = client._endpoint._add_modeled_error_fields
         http = client._endpoint.http_session
         self.http_kind = type(http)
-        self.make_tls = http._get_ssl_context
         self.verify = http._verify
         self.own_certificate = http._cert_file
         self.proxy_for = http._proxy_config.proxy_url_for
@@ -69,10 +69,7 @@ class Sdk:
 
     def tls_context(self) -> ssl.SSLContext:
         """Return a context that checks certificates and host names."""
-        context: ssl.SSLContext = self.make_tls()
-        context.check_hostname = True  # see `piecework.aws.endpoint`
-        context.load_verify_locations(get_cert_path(self.verify))
-        return context
+        return trusting(get_cert_path(self.verify))
 
     async def route(
         self, operation: str, params: dict[str, Any], credentials: Any

@@ -34,7 +34,7 @@ BARS = (
         0,
         False,
     ),
-    ("makespan", "W2b", "makespan_x_ideal", "Makespan over the ideal", 1.05, 2, False),
+    ("makespan", "W2b", "makespan_x_ideal", "Makespan over the ideal", None, 2, False),
     (
         "paid-twice",
         "W2b",

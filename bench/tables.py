@@ -38,6 +38,7 @@ W2 = (
     ("makespan s", "makespan_s", 2),
     ("x ideal", "makespan_x_ideal", 2),
     ("x floor", "makespan_x_tries", 2),
+    ("submit to first call s", "first_call_s", 3),
     ("paid twice", "paid_twice", 0),
     ("executions", "executions", 0),
     ("requests", "requests", 0),

@@ -13,7 +13,9 @@ from typing import Literal, TypeAlias
 Server: TypeAlias = Literal["", "postgres", "redis", "temporal"]
 
 PIECEWORK = "piecework"
+BARE = "bare asyncio loop"
 CALLS_ARE_STEPS = "its calls are steps of a larger unit; W2b is the intended use"
+NO_QUEUE = "it has no queue; in W2b it is the floor of this machine"
 #: Workloads that Piecework does not run.
 PIECEWORK_EXCLUSIONS = {"W2a": CALLS_ARE_STEPS}
 
@@ -97,4 +99,11 @@ RIVALS = (
         most=3_000,
     ),
     Rival("SAQ", "saq_redis", "bench-postgres", ("saq", "redis"), "redis"),
+    Rival(
+        BARE,
+        "bare",
+        "bench-sqs",
+        (),
+        without=dict.fromkeys(("W1", "W2a", "W3"), NO_QUEUE),
+    ),
 )

@@ -52,7 +52,7 @@ def page() -> str:
                 "reads at the end",
                 "queries at the end",
                 "memory at the end",
-                "a reconciler's pass",
+                "a reconciler's pass over all chunks",
             ],
             (size_row(chunks, named) for chunks in SIZES),
         ),

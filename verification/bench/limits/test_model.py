@@ -13,7 +13,7 @@ from piecework.aws import payloads
 from piecework.cost import persistence
 from piecework.domain import keys
 from piecework.jobs import fan_out
-from piecework.reconciler import loop
+from piecework.reconciler import plan
 from piecework.settings import Settings
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
 
@@ -33,7 +33,7 @@ def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     assert payloads.WINDOW == model.WINDOW
     assert persistence.POLL_S == model.COST_S
     assert settings.reconcile_read_units == model.RECONCILE_UNITS
-    assert loop.CHUNK_BYTES == model.CHUNK_BYTES
+    assert plan.CHUNK_BYTES == model.CHUNK_BYTES
     assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND
     assert fan_out.GROUPS_AT_ONCE == model.INTERLEAVED_GROUPS
     assert max(SIZES) == IntakeLimits().chunks < keys.MAX_CHUNK_NUMBER

@@ -60,8 +60,9 @@ class Settings:
 
     #: Seconds that a lease lasts. The worker renews it every third of this time. A
     #: short lease lets another worker take over a dead worker's chunk sooner; a long
-    #: one needs fewer writes.
-    lease_s: float = setting(60.0, ge=0.5)
+    #: one needs fewer writes. A stage that blocks the event loop for more than half of
+    #: it costs its worker the chunks.
+    lease_s: float = setting(18.0, ge=0.5)
     #: Seconds that a received message stays hidden. It must be longer than the lease:
     #: when a dead worker's message comes back, its lease has then expired.
     visibility_s: float = setting(90.0, ge=1.0, le=MAX_RECEIVE_S)
@@ -237,6 +238,15 @@ class Settings:
                 "max_runtime_s and visibility_s together must not exceed"
                 f" {MAX_RECEIVE_S:,.0f}"
             )
+
+    @property
+    def unclaimed_s(self) -> float:
+        """The seconds for which a received message stays hidden before a renewal.
+
+        A worker that dies before its claim leaves only the message. If it dies after
+        it, the lease is over when the message returns.
+        """
+        return min(self.visibility_s, self.lease_s + 1.0)
 
     @property
     def longest_wait_s(self) -> float:

@@ -25,7 +25,7 @@ from piecework.domain.keys import (
 #: Chunks in progress per worker.
 CONCURRENCY: Final = 32
 #: Seconds of a lease, of which a third passes between two renewals.
-LEASE_S: Final = 60.0
+LEASE_S: Final = 18.0
 #: Bytes of a payload that is reckoned with, and of the window that a worker reads.
 PAYLOAD: Final = 2 * 1024
 WINDOW: Final = 256 * 1024

@@ -37,7 +37,7 @@ REF = JobRef("default", "drill")
 #: Seconds of an answer, before the outage, and of it; then until all must be over.
 ANSWER_S, BEFORE_S, DOWN_S, PATIENCE_S = 0.5, 5.0, 30.0, 105.0
 #: As workers have them, whatever this machine's tests are used to.
-DEFAULTS = {"lease_s": 60.0, "visibility_s": 90.0, "clock_skew_s": 5.0}
+DEFAULTS = {"lease_s": 18.0, "visibility_s": 90.0, "clock_skew_s": 5.0}
 #: Chunks, the calls of each, and how many of those at once.
 CHUNKS, CALLS, AT_ONCE = 32, 60, 2
 

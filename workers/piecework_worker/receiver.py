@@ -158,7 +158,7 @@ class Receiver:
         deliveries: list[Delivery] = []
         try:
             deliveries = await rt.work.receive(
-                most, of=poll.queue, wait_s=wait_s, hide_s=rt.settings.visibility_s
+                most, of=poll.queue, wait_s=wait_s, hide_s=rt.settings.unclaimed_s
             )
         except PieceworkError as error:
             await self._after_outage(error)

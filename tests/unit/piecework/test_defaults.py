@@ -63,7 +63,7 @@ def numbers(name: str, key: str, stack: str = DATA) -> list[float]:
         ("an answer in a window", TimeWindow().window_s, 300.0),
         ("a shared answer", (MIN_CACHE_TTL_S, MAX_CACHE_TTL_S), (3_600, 86_400)),
         ("attempts of a chunk", SETTINGS.max_attempts, 3),
-        ("the lease", SETTINGS.lease_s, 60.0),
+        ("the lease", SETTINGS.lease_s, 18.0),
         ("the visibility", SETTINGS.visibility_s, 90.0),
         ("visibility of the queue", numbers("WorkQueue", "VisibilityTimeout"), [90]),
         ("receives of a message", numbers("WorkQueue", "maxReceiveCount"), [10]),

@@ -92,7 +92,7 @@ async def given(row: dict[str, Any], does: str = "succeed", **settings: Any) -> 
         ("", {"retry_at": iso(NOW + 901)}, Do.DELETE, "PENDING", 30, "not due"),
         ("", {"blocked_by": 3}, Do.DELETE, "PENDING", 30, "blocked"),
         ("", CANCEL, Do.ACK_CANCELLED, "CANCELLED", 30, "cancelled"),
-        ("", {"v": 9}, Do.KEEP, "PENDING", 15, "message.deferred_newer_schema"),
+        ("", {"v": 9}, Do.KEEP, "PENDING", 5, "message.deferred_newer_schema"),
         # A takeover is two writes; the attempt of the lost worker is refunded.
         ("succeed", EXPIRED, Do.ACK, "SUCCEEDED", 30, "chunk.lease_expired"),
         # Without attempts a recovery claim ends the chunk.

@@ -63,7 +63,7 @@ class Bench:
         self.lease_renewer = LeaseRenewer(
             self.claims,  # type: ignore[arg-type]
             self.claims,  # type: ignore[arg-type]
-            Settings(**settings),
+            Settings(**{"lease_s": LEASE, **settings}),
             self.log,  # type: ignore[arg-type]
         )
 

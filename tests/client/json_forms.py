@@ -140,6 +140,7 @@ WALK: dict[str, Sequence[str]] = {
         "chunks show JOB 1",
         "chunks show JOB 2",
         "chunks show JOB join",
+        "jobs diff JOB JOB",
         "chunks calls JOB 1",
         "chunks calls JOB 1 --call 1",
         "dlq list",

@@ -44,6 +44,7 @@ COMMAND_OF = {
     "chunks": "chunks list",
     "chunk": "chunks show",
     "calls": "chunks calls",
+    "differences": "jobs diff",
     "call": "chunks calls",
     "results": "results",
     "export": "results",

@@ -107,6 +107,10 @@ COMMANDS = {
     "jobs timeline": Row(
         "jobs:show_timeline", "Draw what happened to a job or a chunk, and when."
     ),
+    "jobs diff": Row(
+        "diff:diff_jobs",
+        "Compare two jobs: the chunks whose results differ, with code and cost.",
+    ),
     "jobs events": Row(
         "jobs:list_events", "List the events of a job, the oldest first."
     ),

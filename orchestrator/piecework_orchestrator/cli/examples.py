@@ -74,6 +74,8 @@ EXAMPLES = [
     "piecework jobs forecast july --no-wait -o json",
     "piecework chunks list july --status DEAD --status WAITING",
     "piecework chunks list july --limit 0 -o jsonl",
+    "piecework jobs diff july july-new-prompt",
+    "piecework jobs diff july july-new-prompt -o jsonl",
     "piecework chunks calls july 17",
     "piecework chunks calls july 17 --call 3",
     "piecework chunks show july 17",

@@ -102,6 +102,7 @@ from piecework_orchestrator.reading.selection import Filter, LetterFilter, selec
 from piecework_orchestrator.reading.timeline import chunk_timeline, job_timeline
 from piecework_orchestrator.reading.watch import Watcher, watch
 from piecework_orchestrator.results.artifacts import save_artifacts
+from piecework_orchestrator.results.difference import Totals, differences
 from piecework_orchestrator.results.export import export
 from piecework_orchestrator.results.results import (
     EndedChunk,
@@ -287,6 +288,21 @@ class JobHandle(Generic[R]):
         """
         record = await self._record()
         return await export(self.rt, record, to, with_version=with_version)
+
+    async def differences(self, other: str) -> AsyncIterator[Document]:
+        """Yield the chunks whose results differ from those of another job, by number.
+
+        Each has `one`, the side of this job, and `other`: status, value, code version
+        and dollars. A side without an ended chunk is None.
+
+        Raises:
+            NotFoundError: `job.record.not_found`.
+            StateError, PermanentError: A stored result cannot be read.
+        """
+        record = await self._record()
+        right = await require_job(self.rt, other)
+        async for row in differences(self.rt, record, right, Totals()):
+            yield row
 
     async def cost(
         self, *, region: str = "", prices: Path | None = None, task: TaskSize = SMALL

@@ -120,6 +120,7 @@ class SyncJob(Generic[R]):
     timeline = Blocking(JobHandle.timeline)
     events = Blocking(JobHandle.events)
     chunks = BlockingIterator(JobHandle.chunks)
+    differences = BlockingIterator(JobHandle.differences)
     chunk = Blocking(JobHandle.chunk)
     calls = Blocking(JobHandle.calls)
     call = Blocking(JobHandle.call)

@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill deployments webhooks waits cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
 	bench bench-full commands large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -48,7 +48,7 @@ test: setup ## all tests of the product: no network, no container, no AWS accoun
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The tests of the programs under `verification/`, and of the bench.
-PROGRAMS := bench deployments guards model mutants naive soak
+PROGRAMS := bench deployments guards model mutants naive resume soak
 
 test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench, deployments; the simulator without each guard
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
@@ -151,6 +151,9 @@ soak: setup ## kill, freeze and stop workers behind a faulty proxy (CHUNKS= KILL
 	$(if $(FREEZES),--freezes $(FREEZES)) $(if $(STOPS),--stops $(STOPS)) \
 	$(if $(findstring command,$(origin WORKERS)),--workers $(WORKERS)) \
 	$(if $(SEED),--seed $(SEED)) $(ARGS)
+
+resume: setup ## kill `piecework run` at 200 moments and start it again, beside DBOS; rows a second with its state file (needs the index; ARGS="--kills 20")
+	@$(BIN)/python -m verification.resume $(ARGS)
 
 innocents: setup ## put seven guilty chunks among forty: no other chunk may die of them
 	@$(BIN)/python -m verification.innocents

@@ -10,6 +10,7 @@ from importlib import import_module  # noqa: TID251 -- of the table below
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from piecework.client import run
     from piecework.context import ChunkResult, Context, Results
     from piecework.declared import PipelineFunction, pipeline
     from piecework.dependency import (
@@ -105,6 +106,7 @@ __all__ = [
     "named_call",
     "pipeline",
     "raise_for_stop_reason",
+    "run",
 ]
 
 #: The module of each name. A program imports only the modules of the names it uses.
@@ -158,6 +160,7 @@ _MODULES = {
     "named_call": "piecework.domain.identity",
     "pipeline": "piecework.declared",
     "raise_for_stop_reason": "piecework.errors.stop_reasons",
+    "run": "piecework.client",
 }
 
 

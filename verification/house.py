@@ -172,7 +172,7 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
 def arrows_up() -> list[str]:
     """Return each import of the library from a package above it.
 
-    `piecework.client` forwards the orchestrator's client; it is the one exception.
+    `piecework.client` forwards what programs import; it is the one exception.
     """
     return [
         f"{importer} -> {imported}"

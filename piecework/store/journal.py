@@ -127,14 +127,17 @@ class CallJournal:
         """Store an answer; it is written within `journal_flush_s`.
 
         The call that fills a page waits for its write. Calls that end meanwhile do not
-        wait: they start the next page.
+        wait: they start the next page. With 0 seconds each call waits: its caller has
+        no answer that could be lost.
         """
         self._known[key] = value
         self._pending[key] = value
         if site:
             self._sites[key] = site
         full = self.settings.journal_page
-        if len(self._pending) >= full and not self._writing.locked():
+        if not self.settings.journal_flush_s:
+            await self.flush()
+        elif len(self._pending) >= full and not self._writing.locked():
             self._stop_timer()
             try:
                 await self.flush(full)

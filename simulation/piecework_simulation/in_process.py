@@ -263,10 +263,12 @@ async def run_worker(
     """Run a worker and a reconciler while the caller's block runs.
 
     `names` are the names that the pipelines were loaded by: the child processes of
-    isolated stages load them.
+    isolated stages load them. Without a name there are no such processes.
     """
     log = structlog.get_logger().bind(worker="run")
-    isolation = Isolation(names, "run", rt.settings.stage_memory_mb, log)
+    isolation = None
+    if names:
+        isolation = Isolation(names, "run", rt.settings.stage_memory_mb, log)
     versions = code_versions(pipelines.values(), rt.settings)
     services = open_services(
         rt, "run", pipelines, log, isolation, code_versions=versions
@@ -281,4 +283,5 @@ async def run_worker(
     finally:
         running.stop()
         await asyncio.gather(task, reports, return_exceptions=True)
-        await isolation.close()
+        if isolation is not None:
+            await isolation.close()

@@ -18,11 +18,9 @@ import structlog
 import typer
 
 from piecework import telemetry
-from piecework.domain.budget import NO_CAP, parse_cap
+from piecework.domain.budget import parse_cap
 from piecework.domain.job import Job
-from piecework.domain.pause import PauseCode
-from piecework.domain.refs import JobRef
-from piecework.domain.states import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
@@ -57,9 +55,14 @@ from piecework_simulation.in_process import (
     run_worker,
     worker_beside,
 )
-from piecework_simulation.run_end import show_end
-from piecework_simulation.state.place import state_path
-from piecework_simulation.state.remembered import Remembered, remembering
+from piecework_simulation.run_end import POLL_S, end_at_budget, show_end
+from piecework_simulation.state.place import content_digest, state_path
+from piecework_simulation.state.remembered import (
+    JOURNAL_FLUSH_S,
+    Remembered,
+    remembering,
+    submit_once,
+)
 from piecework_worker.stopping import SignalThread, leave, stop_on_signals
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 
@@ -67,10 +70,6 @@ app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 
-#: Seconds between two polls for results: a poll costs nothing here.
-POLL_S = 0.25
-#: Seconds until an answer is in the journal: a write costs nothing here.
-JOURNAL_FLUSH_S = 0.0
 #: Threads besides those of the stages, for host names.
 SPARE_THREADS = 8
 #: The reason of the answers that an option gives.
@@ -172,7 +171,7 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
             async with start_worker(out, settings, aws, wanted) as (rt, running):
                 work = run_job(out, rt, running.task, wanted)
                 code = await end_on_signal(out, signals, running, work, memory)
-        out.stdout.flush()
+            out.stdout.flush()  # before a run that is over is forgotten
         return code
 
     run_async(
@@ -306,7 +305,8 @@ async def start_worker(
     if aws is Aws.IN_PROCESS:
         models = InProcessAws(settings)
         if wanted.memory is not None:
-            await wanted.memory.go_on(models, pipeline, wanted.source, out.say)
+            digest = content_digest(wanted.source)
+            await wanted.memory.go_on(models, pipeline, wanted.source, digest, out.say)
         async with worker_beside(models, pipelines, names) as worker:
             yield models.runtime(), worker
         return
@@ -330,13 +330,14 @@ async def run_job(
     """Submit, answer questions and print the results; return the exit code."""
     options, memory = wanted.options, wanted.memory
     async with Client(runtime=rt) as client:
-        job = await submitted(client, wanted)
+        submit = (client, wanted.pipeline, wanted.source, options)
+        job = await submit_once(*submit, memory)
         spent = asyncio.Event()
         say_refused(out, options["invalid"], job.refused)
         following = asyncio.create_task(follow(out, rt, job, spent))
         beside = [asyncio.create_task(answer_questions(out, job, wanted.answers))]
         if options["budget_usd"] or options["budget_tokens"]:
-            beside.append(asyncio.create_task(end_at_budget(out, rt, job, spent)))
+            beside.append(asyncio.create_task(end_at_budget(out.say, rt, job, spent)))
         following.add_done_callback(lambda _: [task.cancel() for task in beside])
         alive = {worker, following, *beside}
         await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)
@@ -355,25 +356,6 @@ async def run_job(
             await memory.end(rt, record, out.say)
         document = await job_document(rt, record)
         return errors or exit_code(document)
-
-
-async def submitted(client: Client, wanted: Wanted) -> JobHandle[Any]:
-    """Submit the job, or finish its submit; return it as it is if it was submitted."""
-    pipeline, source = wanted.pipeline, wanted.source
-    options, memory = wanted.options, wanted.memory
-    if memory is None:
-        return await client.submit(pipeline, source, **options)
-    rt = client.runtime
-    record = await rt.jobs.read(JobRef(rt.settings.tenant, memory.job))
-    if record is None or not record.sent_at:
-        return await client.submit(pipeline, source, id=memory.job, **options)
-    job = client.job(memory.job, pipeline)
-    usd, tokens = options["budget_usd"], options["budget_tokens"]
-    if parse_cap(usd, tokens) not in {NO_CAP, record.budget}:
-        await job.set_budget(usd=usd or None, tokens=tokens or None)
-    if record.status is JobStatus.CANCELLED:  # its budget was spent
-        await job.retry("`piecework run` goes on")
-    return job
 
 
 def read_answers(given: list[str]) -> dict[str, Any]:
@@ -415,20 +397,6 @@ async def answer_questions(
                 named.add(name)
                 until = question["until"]
                 out.say(f"question {name} waits until {until}; --answer {name}=JSON")
-        await asyncio.sleep(POLL_S)
-
-
-async def end_at_budget(
-    out: Output, rt: Runtime, job: JobHandle[Any], spent: asyncio.Event
-) -> None:
-    """Cancel the job once its budget is spent: no operator raises it here."""
-    while True:
-        record = await rt.jobs.read(job.ref)
-        pause = None if record is None else record.pause
-        if pause is not None and pause.code == PauseCode.BUDGET:
-            out.say(f"the run ends: {pause.message}")
-            spent.set()
-            await job.cancel(pause.message)
         await asyncio.sleep(POLL_S)
 
 

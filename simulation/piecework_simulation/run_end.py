@@ -1,18 +1,24 @@
-"""How a run has ended, in words: its status, and its open dead letters by cause."""
+"""How a run ends: once its budget is spent, and in words, with its dead letters."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
+from piecework.domain.pause import PauseCode
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks
 from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.client import JobHandle
 from piecework_orchestrator.reading.job_documents import dead_letters_of
 
+#: Seconds between two polls: a poll costs nothing here.
+POLL_S = 0.25
 #: The messages of one code that the end of the run lists.
 MAX_CAUSES = 20
 
@@ -84,3 +90,17 @@ def ranges_text(numbers: Sequence[int]) -> str:
         else:
             found.append([number, number])
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
+
+
+async def end_at_budget(
+    say: Callable[[str], None], rt: Runtime, job: JobHandle[Any], spent: asyncio.Event
+) -> None:
+    """Cancel the job once its budget is spent: no operator raises it here."""
+    while True:
+        record = await rt.jobs.read(job.ref)
+        pause = None if record is None else record.pause
+        if pause is not None and pause.code == PauseCode.BUDGET:
+            say(f"the run ends: {pause.message}")
+            spent.set()
+            await job.cancel(pause.message)
+        await asyncio.sleep(POLL_S)

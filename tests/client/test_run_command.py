@@ -23,6 +23,7 @@ from piecework.settings import Settings
 from piecework_orchestrator.embedded.server import find
 from piecework_simulation import run_command
 from piecework_simulation.in_process import InProcessAws, worker_beside
+from piecework_simulation.run_end import end_at_budget
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.client.conftest import Run
 
@@ -270,7 +271,7 @@ async def test_only_the_pause_of_a_budget_ends_a_run() -> None:
     read = AsyncMock(side_effect=[SimpleNamespace(pause=each) for each in paused])
     rt, job = Mock(jobs=Mock(read=read)), Mock(cancel=AsyncMock())
     with pytest.raises(StopAsyncIteration):
-        await run_command.end_at_budget(Mock(), rt, job, spent := asyncio.Event())
+        await end_at_budget(Mock(), rt, job, spent := asyncio.Event())
     job.cancel.assert_awaited_once_with("budget")
     assert spent.is_set()
 

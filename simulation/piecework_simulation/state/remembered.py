@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from piecework.domain.budget import NO_CAP, parse_cap
 from piecework.domain.job import Job
 from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.saga.code_version import code_version
 from piecework.settings import Settings
+from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.operate.identity import new_job_id
 from piecework_simulation.in_process import InProcessAws
 from piecework_simulation.state.file import StateFile, opened
 from piecework_simulation.state.going_on import count_done, go_on
-from piecework_simulation.state.place import content_digest
 from piecework_worker.services import queues_of
 
+#: Seconds until an answer is in the journal: a write costs little here.
+JOURNAL_FLUSH_S = 0.0
 Say = Callable[[str], None]
 
 
@@ -43,15 +48,18 @@ class Remembered:
         return self.file.facts["job"]
 
     async def go_on(
-        self, aws: InProcessAws, pipeline: Pipeline, source: str, say: Say
+        self, aws: InProcessAws, pipeline: Pipeline, source: str, digest: str, say: Say
     ) -> None:
         """Fill the models from the file, and go on with the run that it holds.
+
+        `source` is what the run reads, in words. `digest` is that of its rows; empty:
+        only their reader can tell.
 
         Raises:
             UsageError: `run.input.changed`: the file holds another run.
         """
         file, settings = self.file, aws.settings
-        facts, digest = file.facts, content_digest(source)
+        facts = file.facts
         version = code_version(pipeline, settings)
         if not facts:
             now = time.time()
@@ -98,6 +106,7 @@ class Remembered:
         settings: Settings,
         run: str,
     ) -> None:
+        """Raise if the file holds a run of something else."""
         deployment = [settings.app, settings.env, settings.tenant]
         if facts["pipeline"] != pipeline.name:
             what = f"{self.file.path} holds a run of {facts['pipeline']}: of {run}."
@@ -111,7 +120,10 @@ class Remembered:
 
     async def end(self, rt: Runtime, job: Job, say: Say) -> None:
         """Forget a run whose chunks all succeeded; else say what comes next."""
-        if await count_done(rt, job) == job.chunks and job.status == "SUCCEEDED":
+        if (
+            await count_done(rt, job) == job.chunks
+            and job.status is JobStatus.SUCCEEDED
+        ):
             self.file.is_over = not self.keeps
             return
         if job.status.ended:
@@ -121,6 +133,33 @@ class Remembered:
                 f"after a fix: piecework dlq redrive --job {job.ref.job} --reason TEXT"
                 f" --state {path}, then the same line again"
             )
+
+
+async def submit_once(
+    client: Client,
+    pipeline: Pipeline,
+    rows: Any,
+    options: Mapping[str, Any],
+    memory: Remembered | None,
+) -> JobHandle[Any]:
+    """Submit the job of a run, or finish its submit; a submitted one goes on.
+
+    Raises:
+        UsageError: As `Client.submit`.
+    """
+    if memory is None:
+        return await client.submit(pipeline, rows, **options)
+    rt = client.runtime
+    record = await rt.jobs.read(JobRef(rt.settings.tenant, memory.job))
+    if record is None or not record.sent_at:
+        return await client.submit(pipeline, rows, id=memory.job, **options)
+    job = client.job(memory.job, pipeline)
+    usd, tokens = options.get("budget_usd"), options.get("budget_tokens")
+    if parse_cap(usd, tokens) not in {NO_CAP, record.budget}:
+        await job.set_budget(usd=usd or None, tokens=tokens or None)
+    if record.status is JobStatus.CANCELLED:  # its budget was spent
+        await job.retry("the run goes on")
+    return job
 
 
 @contextmanager

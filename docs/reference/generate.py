@@ -25,6 +25,7 @@ import bench.page
 import piecework.errors.page
 import piecework.settings
 import piecework_simulation.__main__
+import piecework_simulation.ask_command
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
@@ -53,6 +54,7 @@ from piecework_orchestrator.cli.global_options import is_common
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
+    "ask": typer.main.get_command(piecework_simulation.ask_command.app),
     "dev": typer.main.get_command(piecework_simulation.dev_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": piecework_worker.__main__.make_parser(),

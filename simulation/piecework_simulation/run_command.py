@@ -83,6 +83,24 @@ class Aws(StrEnum):
     EMBEDDED = "embedded"
 
 
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Start anew: forget an earlier run.")
+]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="Keep the run in this file, as long as you want.",
+        dir_okay=False,
+        show_default="a file in XDG_STATE_HOME until all rows have succeeded",
+    ),
+]
+NoStateOption = Annotated[
+    bool, typer.Option("--no-state", help="Keep the run in memory alone.")
+]
+
+
 @app.command(cls=command_class("run"), context_settings=CONTEXT)
 def run(  # noqa: PLR0913, PLR0917 -- options of a command
     pipeline: PipelineArgument,
@@ -113,22 +131,9 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
             "embedded AWS, which is stopped if this command started it."
         ),
     ] = Aws.IN_PROCESS,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start anew: forget an earlier run.")
-    ] = False,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="Keep the run in this file, as long as you want.",
-            dir_okay=False,
-            show_default="a file in XDG_STATE_HOME until all rows have succeeded",
-        ),
-    ] = None,
-    no_state: Annotated[
-        bool, typer.Option("--no-state", help="Keep the run in memory alone.")
-    ] = False,
+    fresh: FreshOption = False,
+    state: StateOption = None,
+    no_state: NoStateOption = False,
 ) -> None:
     """Run a pipeline here and print the results.
 

@@ -35,7 +35,8 @@ from tests.unit.orchestrator.cli.conftest import RUNNER, app
 
 #: Commands that start processes, serve, or print what a user's program has.
 NO_DOCUMENT = frozenset(
-    {"demo", "init", "run", "dev", "worker", "simulate", "ui", "reconcile", "results"}
+    {"ask", "demo", "init", "run", "dev", "worker", "simulate", "ui"}
+    | {"reconcile", "results"}
 )
 #: Commands that change a machine or an account: their own tests read their documents.
 ELSEWHERE = frozenset(

@@ -69,6 +69,15 @@ async def squares(row: Row) -> int:
         raise PermanentError("no sevens", code="square.number.seven")
     await send(row.n)
     return value
+
+
+@squares.join
+async def total(results) -> int:
+    found = sum([result.value async for result in results])
+    book("join", found)
+    if "STUCK" in os.environ:
+        await asyncio.sleep(600)
+    return found
 """
 
 
@@ -146,6 +155,27 @@ def test_a_killed_run_goes_on_and_pays_only_for_calls_in_flight_again(
     assert paid.total() - ROWS <= len(MOMENTS) * SLOTS
     effects = {tuple(line[1:]) for line in book(project) if line[0] == "effect"}
     assert len(effects) == ROWS  # a repeated one has the same key
+
+
+def test_a_run_that_was_killed_in_its_join_goes_on_with_it(
+    project: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del rows
+    monkeypatch.setenv("STUCK", "1")
+    process = start(project)
+    while "join" not in {line[0] for line in book(project)}:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    monkeypatch.delenv("STUCK")
+    began = time.monotonic()
+    process = start(project)
+    out, err = process.communicate(timeout=90)
+    assert (process.returncode, len(values(out)), state_files()) == (0, ROWS, []), err
+    assert time.monotonic() - began < 55  # a lease lasts 60 s
+    calls = Counter(line[1] for line in book(project) if line[0] == "begin")
+    assert set(calls.values()) == {1}
 
 
 def test_a_dead_row_keeps_its_run_until_it_is_mended(

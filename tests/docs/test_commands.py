@@ -19,6 +19,7 @@ from typing import Any
 import typer.main
 
 import piecework_simulation.__main__
+import piecework_simulation.ask_command
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
@@ -36,6 +37,7 @@ from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, sp
 
 #: The commands that pass their arguments to a program of its own.
 PROGRAMS = {
+    "ask": typer.main.get_command(piecework_simulation.ask_command.app),
     "dev": typer.main.get_command(piecework_simulation.dev_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": piecework_worker.__main__.make_parser(),

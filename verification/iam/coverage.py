@@ -11,7 +11,7 @@ from piecework_orchestrator.cli.app import app
 
 #: Commands that call no AWS but their own, and the worker, which the run starts itself.
 APART = {
-    *("demo", "dev", "down", "init", "run", "simulate", "up", "worker"),
+    *("ask", "demo", "dev", "down", "init", "run", "simulate", "up", "worker"),
     *("explain-code", "config validate", "infra cost", "infra render"),
 }
 

@@ -64,6 +64,11 @@ COMMANDS = {
         "Run a pipeline here and print the results.",
         program=True,
     ),
+    "ask": Row(
+        "piecework_simulation.ask_command",
+        "Ask a model about each row; print the answers.",
+        program=True,
+    ),
     "dev": Row(
         "piecework_simulation.dev_command",
         "Run AWS and a worker here; reload changed code.",

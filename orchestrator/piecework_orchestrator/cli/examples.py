@@ -13,6 +13,8 @@ EXAMPLES = [
     "piecework run app:word_count rows.jsonl > results.jsonl",
     "piecework run app:word_count report.pdf --save out --max-chunks 4",
     "piecework run app:word_count rows.jsonl --state july.state",
+    "piecework ask rows.jsonl --model openai:gpt-5-mini 'Summarize: {text}'",
+    "piecework ask rows.jsonl --model openai:m --returns app:Bill 'Read: {text}'",
     "piecework dev app",
     "piecework dev app:word_count --max-chunks 4",
     "piecework up",

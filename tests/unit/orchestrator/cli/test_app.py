@@ -11,6 +11,7 @@ import typer.main
 from typer.testing import CliRunner
 
 import piecework_simulation.__main__
+import piecework_simulation.ask_command
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
@@ -20,6 +21,7 @@ from tests.unit.orchestrator.cli.deployment import Deployment
 
 #: The parsers of the commands that become another program.
 PROGRAMS: dict[str, Any] = {
+    "ask": typer.main.get_command(piecework_simulation.ask_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "dev": typer.main.get_command(piecework_simulation.dev_command.app),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),

@@ -43,6 +43,16 @@ async def test_a_full_page_is_written_at_once() -> None:
     assert len(table.written) == 1
 
 
+async def test_with_no_linger_a_caller_has_no_answer_that_is_not_stored() -> None:
+    table = paper()
+    settings = Settings(journal_page=3, journal_flush_s=0)
+    kept = CallJournal(table, objects(), claim(), settings, lambda: NOW, Log())  # type: ignore[arg-type]
+    await kept.record("a", "1")
+    assert pages(table) == [{"a": "1"}]
+    await asyncio.gather(kept.record("b", "2"), kept.record("c", "3"))
+    assert [each for page in pages(table)[1:] for each in page] == ["b", "c"]
+
+
 def test_a_lonely_result_waits_for_company_and_no_longer_than_the_linger() -> None:
     async def main() -> None:
         table = paper()

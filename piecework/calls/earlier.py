@@ -13,6 +13,10 @@ stage, too, if it has not asked for an entry.
 
 Calls are alike if they have the same function or the same dependency. No order of calls
 is demanded. A claim without entries of earlier claims holds nothing.
+
+A call that was refused, or never sent, is a new effect: another version may have made
+it since, under another key. What the version that was refused did itself is another
+act. So is what had happened before: the refused call was not held then.
 """
 
 from __future__ import annotations
@@ -43,12 +47,17 @@ class EarlierCall:
     Attributes:
         function: The text that stands for the called function in keys.
         state: `INTENT`, `DONE` or `UNKNOWN`; empty: it was pure, and was answered.
+            Of a refused call: `REFUSED` or `COMPENSATED`.
+        made_by: The code version of its claim, or the claim; empty: not known.
+        at: When it began, ISO 8601; empty: it is not known.
     """
 
     stage: str
     function: str
     dependency: str
     state: str = ""
+    made_by: str = ""
+    at: str = ""
 
     def is_like(self, call: Call) -> bool:
         """Return whether a call may be this one under another key."""
@@ -70,6 +79,11 @@ class EarlierCall:
             return False
         return is_effect and self.is_like(call)
 
+    def is_other_than(self, refused: EarlierCall) -> bool:
+        """Return whether it cannot be the act of a call that was refused."""
+        same = bool(self.made_by) and self.made_by == refused.made_by
+        return same or "" < self.at < refused.at
+
     @property
     def words(self) -> str:
         """The call in words."""
@@ -82,20 +96,27 @@ class EarlierCalls:
     """What earlier claims of a chunk did, and what this claim has not asked for yet.
 
     Attributes:
-        known: The keys of all calls of earlier claims.
+        known: The keys of the calls of earlier claims that happened, or may have.
+        refused: Those that did not happen, by key.
         unasked: Those that this claim has not asked for yet, by key.
         held: The calls that wait.
     """
 
     known: frozenset[str] = frozenset()
+    refused: Mapping[str, EarlierCall] = field(default_factory=dict)
     unasked: dict[str, EarlierCall] = field(default_factory=dict)
     held: int = 0
     _new: Counter[tuple[str, str]] = field(default_factory=Counter)
     _change: asyncio.Future[None] | None = None
 
-    def load(self, known: frozenset[str], unasked: Mapping[str, EarlierCall]) -> None:
+    def load(
+        self,
+        known: frozenset[str],
+        refused: Mapping[str, EarlierCall],
+        unasked: Mapping[str, EarlierCall],
+    ) -> None:
         """Load what earlier claims did."""
-        self.known, self.unasked = known, dict(unasked)
+        self.known, self.refused, self.unasked = known, refused, dict(unasked)
 
     def note_asked(self, key: str) -> None:
         """Note that a call is asked for."""
@@ -125,7 +146,10 @@ class EarlierCalls:
         """Return the earlier calls for which a call waits."""
         if not self.unasked or call.key in self.known:
             return []
-        return [each for each in self.unasked.values() if each.holds(call)]
+        left = [each for each in self.unasked.values() if each.holds(call)]
+        if (refused := self.refused.get(call.key)) is not None:
+            return [each for each in left if not each.is_other_than(refused)]
+        return left
 
     def left_in(self, stage: str) -> list[EarlierCall]:
         """Return the effects of a stage that it has not asked for."""

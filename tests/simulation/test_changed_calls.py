@@ -35,6 +35,8 @@ from tests.simulation.test_new_code import deploy
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
 RETRY_S = 30.0
+#: Virtual seconds within which a chunk comes to where a test waits for it.
+WITHIN_S = 600.0
 ONCE, KEYED, PURE = Effect.NON_IDEMPOTENT, Effect.PROVIDER_IDEMPOTENT, Effect.PURE
 
 
@@ -49,10 +51,12 @@ class Book:
     Attributes:
         sent: The calls that arrived, in order.
         hangs: The call that gets no answer.
+        declines: Whether the bank declines each charge.
     """
 
     sent: list[str] = field(default_factory=list)
     hangs: str = ""
+    declines: bool = False
 
 
 BOOK = Book()
@@ -60,7 +64,7 @@ BOOK = Book()
 
 @pytest.fixture(autouse=True)
 def _new_book() -> None:
-    BOOK.sent, BOOK.hangs = [], ""
+    BOOK.sent, BOOK.hangs, BOOK.declines = [], "", False
 
 
 async def arrive(name: str) -> str:
@@ -71,9 +75,16 @@ async def arrive(name: str) -> str:
     return name
 
 
+def declined() -> PermanentError:
+    """Return the answer of a bank that certainly does nothing."""
+    return PermanentError("declined", code="tool.bank.declined", http_status=402)
+
+
 async def charge(who: str, amount: str = "5", *, idempotency_key: str = "") -> str:
     """Charge a customer."""
     del idempotency_key
+    if BOOK.declines:
+        raise declined()
     return await arrive(f"charge {who} {amount}")
 
 
@@ -141,11 +152,12 @@ class End:
 
 async def when(at: Simulated, is_so: Callable[[Chunk], bool]) -> Chunk:
     """Return the chunk once it is so."""
-    while True:
-        [chunk] = await at.chunks()
-        if is_so(chunk):
-            return chunk
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            [chunk] = await at.chunks()
+            if is_so(chunk):
+                return chunk
+            await asyncio.sleep(0.1)
 
 
 def across(old: Pipeline, new: Pipeline, until: Callable[[Chunk], bool]) -> End:
@@ -161,10 +173,14 @@ def across(old: Pipeline, new: Pipeline, until: Callable[[Chunk], bool]) -> End:
     return simulate(act, [old], max_attempts=9)
 
 
+def has_stopped(chunk: Chunk) -> bool:
+    """Return whether newer code has stopped the chunk."""
+    return chunk.error_code == "runtime.code.changed"
+
+
 def has_stopped_or_ended(chunk: Chunk) -> bool:
     """Return whether newer code has come to an end with the chunk."""
-    stopped = chunk.error_code == "runtime.code.changed"
-    return stopped or chunk.status in {"SUCCEEDED", "DEAD"}
+    return has_stopped(chunk) or chunk.status in {"SUCCEEDED", "DEAD"}
 
 
 async def why(at: Simulated, chunk: Chunk) -> str:
@@ -295,6 +311,30 @@ def test_a_call_that_was_pure_holds_an_effect_that_is_like_it() -> None:
     assert "charge of 'bank' (answered)" in end.why
 
 
+@pytest.mark.parametrize("amount", [[], ["6"]])
+def test_a_declined_call_is_not_made_after_another_version_has_made_it(
+    amount: list[str],
+) -> None:
+    """The version before returns, and its key was declined: the act is done."""
+    old = pipeline(then_fails(calls(OLD)))
+    new = pipeline(then_fails(calls((bank(), charge, "ann", *amount))))
+
+    async def act(at: Simulated) -> Chunk:
+        BOOK.declines = True
+        await at.submit(old, [Item()])
+        await when(at, lambda chunk: chunk.status == "WAITING")
+        BOOK.declines = False
+        await deploy(at, new)
+        await when(at, lambda chunk: failed_once(chunk) or has_stopped(chunk))
+        await deploy(at, pipeline(calls(OLD)))
+        return await when(at, has_stopped_or_ended)
+
+    chunk = simulate(act, [old], max_attempts=9)
+
+    assert [" ".join(["charge ann", *(amount or ["5"])])] == BOOK.sent
+    assert bool(amount) == has_stopped(chunk)
+
+
 # ── legal programs ────────────────────────────────────────────────────────────
 
 
@@ -376,8 +416,7 @@ async def refuse(who: str, *, idempotency_key: str = "") -> str:
     """Refuse a charge."""
     del idempotency_key
     BOOK.sent.append(f"refuse {who}")
-    message = "declined"
-    raise PermanentError(message, code="tool.bank.declined")
+    raise declined()
 
 
 LEGAL = {
@@ -390,15 +429,21 @@ LEGAL = {
     "with a refusal": caught,
     "with a timeout": with_a_timeout,
 }
+#: Programs that make only the first two calls.
 SHORT = {"the second by the answer of the first", "with a timeout"}
+CALLS = {name: "ab" if name in SHORT else "abc" for name in LEGAL}
 
 
-@pytest.mark.parametrize("program", LEGAL)
-@pytest.mark.parametrize("hangs", ["charge a 5", "charge b 5", "charge c 5", ""])
+@pytest.mark.parametrize(
+    ("program", "hangs"),
+    [
+        (program, hangs)
+        for program, calls in CALLS.items()
+        for hangs in ("", *(f"charge {call} 5" for call in calls))
+    ],
+)
 def test_a_legal_program_goes_on_across_a_deployment(program: str, hangs: str) -> None:
     BOOK.hangs, run = hangs, LEGAL[program]
-    if program in SHORT and hangs == "charge c 5":
-        pytest.skip("the program has no such call")
     old = pipeline(run if hangs else then_fails(run))
 
     async def act(at: Simulated) -> str:
@@ -414,6 +459,27 @@ def test_a_legal_program_goes_on_across_a_deployment(program: str, hangs: str) -
     acts = [sent for sent in BOOK.sent if sent.startswith("charge")]
     assert sorted({*acts, hangs} - {""}) == sorted({*acts})
     assert len(acts) - len({*acts}) == acts.count(hangs) - bool(hangs)
+
+
+def test_a_refusal_stops_no_legal_program_across_two_deployments() -> None:
+    """The second version is refused again, after what the first one did."""
+    run = LEGAL["with a refusal"]
+
+    first = pipeline(then_fails(run))
+
+    async def act(at: Simulated) -> str:
+        await at.submit(first, [Item()])
+        await when(at, failed_once)
+        await deploy(at, pipeline(then_fails(run)))
+        await when(at, lambda chunk: failed_once(chunk) and chunk.attempts == 2)
+        await deploy(at, pipeline(run))
+        await at.ended()
+        [chunk] = await at.chunks()
+        return str(chunk.status)
+
+    assert "SUCCEEDED" == simulate(act, [first], max_attempts=9)
+    refused = [sent for sent in BOOK.sent if sent == "refuse a"]
+    assert (3, 7) == (len(refused), len(BOOK.sent))
 
 
 @pytest.mark.parametrize("new", ["abcd", "dcba", "badc", "cdab"])
@@ -541,6 +607,25 @@ def test_an_operator_reads_both_sides_and_lets_newer_code_go_on() -> None:
     )
     assert ("SUCCEEDED", 2) == (chunk.status, chunk.attempts)
     assert ["charge ann 5", "ask why", "charge ann 5", "ask who"] == BOOK.sent
+
+
+def test_an_operator_reads_both_sides_of_a_dead_letter_too() -> None:
+    old = pipeline(then_fails(calls(OLD)))
+
+    async def act(at: Simulated) -> Any:
+        await at.submit(old, [Item()])
+        await when(at, failed_once)
+        await deploy(at, pipeline(calls((bank(), charge, "ann", "5"))))
+        job = await at.ended()
+        [letter] = await at.letters()
+        assert letter.error_code == "runtime.code.changed"
+        return explanation(await read_situation(at.rt, job))["stopped"]
+
+    stopped = simulate(act, [old], max_attempts=9)
+
+    assert ["DONE"] == [act["state"] for act in stopped["before"]]
+    assert "is about to call" in stopped["now"]
+    assert ["charge ann 5"] == BOOK.sent
 
 
 def test_an_acceptance_needs_a_stopped_chunk_and_a_reason() -> None:

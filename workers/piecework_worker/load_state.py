@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -101,25 +103,30 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
     completed, chunk = chunk_run.checkpoints.completed, chunk_run.claim.chunk
     patched_in = chunk.patched_in_gen or 0
     known, unasked = set[str](), dict[str, EarlierCall]()
+    refused = dict[str, EarlierCall]()
     for row in work.effects:
+        made_by = row.code_version or f"claim {row.fence}"
+        made = row.state, made_by, row.started_at
+        call = EarlierCall(row.stage, row.called, row.dependency, *made)
+        if row.state not in MAY_HAVE_HAPPENED:
+            refused[row.key] = call
+            continue
         known.add(row.key)
         is_over = (
             row.stage in completed
-            or row.state not in MAY_HAVE_HAPPENED
             or row.started_at <= accepted_at
             or (row.gen or 0) < patched_in
         )
         if not is_over and not is_own(row, chunk_run):
-            called = row.called, row.dependency
-            unasked[row.key] = EarlierCall(row.stage, *called, row.state)
+            unasked[row.key] = call
     for page in work.calls:
         for key, site in page.read_sites().items():
             known.add(key)
-            call = call_at(site)
+            call = replace(call_at(site), made_by=page.code_version)
             is_over = call.stage in completed or page.gen < patched_in
             if not is_over and not accepted_at and not is_own(page, chunk_run):
                 unasked.setdefault(key, call)
-    chunk_run.ctx.caller.earlier.load(frozenset(known), unasked)
+    chunk_run.ctx.caller.earlier.load(frozenset(known), refused, unasked)
 
 
 def accepted_until(job: Job, chunk_run: ChunkRun) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.pipelines import Pipeline, variants
+from piecework.saga.once import once_for_each
 from piecework.settings import Settings
 
 #: Characters of a digest or a revision, and of the hash of a dirty tree's files.
@@ -35,11 +36,7 @@ GIT_S = 5.0
 INSTALLED = {"site-packages", "dist-packages"}
 #: The packages of Piecework begin so; they have a version of their own.
 OURS = "piecework"
-#: Pipelines of a process, at most; a program may declare them in functions.
-MOST = 1_000
 IMAGE = re.compile(r"sha256:[0-9a-f]{64}")
-#: The versions of the pipelines of this process: git takes hundredths of a second.
-_KNOWN: dict[int, tuple[Pipeline, str]] = {}
 
 
 def code_versions(
@@ -59,14 +56,10 @@ def code_version(pipeline: Pipeline, settings: Settings, image: str = "") -> str
         return settings.code_version
     if IMAGE.fullmatch(image):
         return image[: len("sha256:") + DIGEST]
-    known = _KNOWN.get(id(pipeline))
-    if known is None or known[0] is not pipeline:
-        if len(_KNOWN) >= MOST:
-            _KNOWN.clear()
-        known = _KNOWN[id(pipeline)] = pipeline, _found(pipeline)
-    return known[1]
+    return _found(pipeline)
 
 
+@once_for_each
 def _found(pipeline: Pipeline) -> str:
     """Return what the checkout tells, or a hash of the files."""
     objects = list(_objects(pipeline))

@@ -13,26 +13,15 @@ from piecework.domain.identity import path_of
 from piecework.domain.result_types import payload_schema, result_schema
 from piecework.domain.shape import Shape, StageShape
 from piecework.pipelines import COMPENSATE, Pipeline, Stage, StageFunction, variants
+from piecework.saga.once import once_for_each
 
 #: Characters of a digest of a schema.
 DIGEST = 12
-#: Pipelines of a process, at most; a program may declare them in functions.
-MOST = 1_000
-#: The shapes of the pipelines of this process. A schema takes milliseconds.
-_KNOWN: dict[int, tuple[Pipeline, Shape]] = {}
 
 
+@once_for_each
 def shape_of(pipeline: Pipeline) -> Shape:
     """Return the shape of a pipeline."""
-    known = _KNOWN.get(id(pipeline))
-    if known is None or known[0] is not pipeline:
-        if len(_KNOWN) >= MOST:
-            _KNOWN.clear()
-        known = _KNOWN[id(pipeline)] = pipeline, _shape_of(pipeline)
-    return known[1]
-
-
-def _shape_of(pipeline: Pipeline) -> Shape:
     stages = pipeline.stages
     schema = payload_schema(pipeline.payload)
     return Shape(

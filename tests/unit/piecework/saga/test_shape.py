@@ -64,6 +64,7 @@ def rows(completed: str = "", stage: str = "", affected: str = "") -> ChunkRows:
 
 ABC, AT_B = shape("abc"), rows("a", "b")
 PURE, ONCE = Effect.PURE, Effect.NON_IDEMPOTENT
+IN_A, IN_B, IN_C = (makes("abc", pay=stage) for stage in "abc")
 
 
 @pytest.mark.parametrize(
@@ -115,27 +116,12 @@ PURE, ONCE = Effect.PURE, Effect.NON_IDEMPOTENT
             "the effects of 'b' are others.",
         ),
         # A call that left its stage before it was made, or that no stage repeats.
-        (
-            makes("abc", pay="a"),
-            makes("abc", pay="c"),
-            AT_B,
-            "'a' calls other functions",
-        ),
-        (
-            makes("abc", pay="b"),
-            makes("abc", pay="c"),
-            rows("a", "b", "b"),
-            "'b' calls",
-        ),
-        (
-            makes("abc", pay="ac"),
-            makes("abc", pay="c"),
-            rows("a", "b", "a"),
-            "'a' calls",
-        ),
-        (makes("abc", pay="b"), makes("abc", pay="bc"), AT_B, "'c' calls"),
-        (makes("abc", pay="c"), makes("abc", pay="ac"), AT_B, "'a' calls"),
-        (makes("abc", pay="c"), makes("abc"), AT_B, "'c' calls"),
+        (IN_A, IN_C, AT_B, "'a' calls other functions"),
+        (IN_B, IN_C, rows("a", "b", "b"), "'b' calls"),
+        (makes("abc", pay="ac"), IN_C, rows("a", "b", "a"), "'a' calls"),
+        (IN_B, makes("abc", pay="bc"), AT_B, "'c' calls"),
+        (IN_C, makes("abc", pay="ac"), AT_B, "'a' calls"),
+        (IN_C, makes("abc"), AT_B, "'c' calls"),
         # The ledger tells what a stage has done, whatever the call is now.
         (calls("abc", "b", ONCE), calls("abc", "b", PURE), AT_B, "the effects of 'b'"),
         # A chunk that has not begun runs whatever there is.
@@ -181,24 +167,19 @@ def test_a_chunk_goes_on_across_a_safe_change(
         (ABC, shape("ac"), rows("a", "c", "b"), "'b' has begun to act"),
         # A call has moved between a stage that has completed and one that has not.
         (
-            makes("abc", pay="a"),
-            makes("abc", pay="c"),
+            IN_A,
+            IN_C,
             rows("a", "b", "a"),
             "'pay' was in 'a', which has acted, and is in 'c' now",
         ),
+        (IN_A, makes("axbc", pay="x"), rows("a", "b", "a"), "it would be made again"),
         (
-            makes("abc", pay="a"),
-            makes("axbc", pay="x"),
-            rows("a", "b", "a"),
-            "it would be made again",
-        ),
-        (
-            makes("abc", pay="c"),
-            makes("abc", pay="a"),
+            IN_C,
+            IN_A,
             AT_B,
             "'pay' was in 'c', which has not completed, and is in 'a' now",
         ),
-        (makes("abc", pay="b"), makes("ac", pay="a"), rows("a", "b"), "never be made"),
+        (IN_B, makes("ac", pay="a"), rows("a", "b"), "never be made"),
         # What was sent without a record of it would be sent again.
         (calls("abc", "b", PURE), calls("abc", "b", ONCE), AT_B, "was pure and is"),
     ],

@@ -18,6 +18,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
 from piecework.domain.ladder import Climb
 from piecework.domain.moments import iso
+from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.records import read_optional_text
 from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import WorkerRow
@@ -116,6 +117,7 @@ class OpenLetters:
         resolved: How many died of effects in doubt that are all resolved.
         damaged: How many have attributes that cannot be read.
         without_effect: How many name a stage that had nothing to compensate.
+        changed: The first chunk of them that newer code has stopped; None: none.
     """
 
     number: int = 0
@@ -127,6 +129,7 @@ class OpenLetters:
     resolved: int = 0
     damaged: int = 0
     without_effect: int = 0
+    changed: ChunkRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +201,24 @@ async def read_situation(
         workers=workers,
         webhooks=hooks,
         lease_s=rt.settings.lease_s,
-        stopped=await read_stopped(rt, open_),
+        stopped=await read_stopped(rt, open_, letters.changed),
         quota_wait_s=rt.settings.quota_wait_s,
     )
 
 
-async def read_stopped(rt: Reading, open_: OpenChunks) -> Mapping[str, Any] | None:
-    """Return what old and new code do in the first chunk that newer code stopped."""
+async def read_stopped(
+    rt: Reading, open_: OpenChunks, dead: ChunkRef | None
+) -> Mapping[str, Any] | None:
+    """Return what old and new code do in the first chunk that newer code stopped.
+
+    `dead`: the first dead letter of one, which counts if no open chunk is stopped.
+    """
+    if not open_.exact:  # a large job has no request left
+        return None
     found = min(filter(is_stopped, open_.chunks), key=number_of, default=None)
-    if found is None or not open_.exact:  # a large job has no request left
+    if found is None and dead is not None:
+        found = await read_chunk(rt.table, dead)
+    if found is None or not is_stopped(found):
         return None
     return stop_document(found, await read_work(rt.table, found.ref, found))
 
@@ -364,6 +376,7 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
         resolved,
         len(damaged),
         sum(bool(letter.stages_without_effect) for letter in open_),
+        next((each.ref for each in open_ if each.error_code == CHANGED_CODE), None),
     )
 
 

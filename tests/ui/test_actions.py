@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from html import escape
+from typing import Any
 
 import pytest
 
-from piecework import Dependency, Effect, Pipeline, Stage
+from piecework import Dependency, Effect, Ladder, Pipeline, Stage, TransientError
 from piecework_examples.quickstart import Paragraph
 from piecework_orchestrator.ui import letter_actions
 from piecework_orchestrator.ui.actions import ACTIONS
@@ -15,6 +18,7 @@ from piecework_simulation.in_process import worker_beside
 from tests.ui.conftest import Deployment, Page, kept_in
 
 bank = Dependency("bank", effect=Effect.NON_IDEMPOTENT, timeout=0.05)
+till = Dependency("till", effect=Effect.PROVIDER_IDEMPOTENT)
 
 
 @bank.call
@@ -22,6 +26,19 @@ async def charge(cents: int) -> str:
     """Charge a card; the answer comes too late."""
     await asyncio.sleep(5)
     return f"paid {cents}"
+
+
+@till.call
+async def bill(cents: int, *, idempotency_key: str) -> str:
+    """Charge a card; the till knows its key."""
+    return f"{idempotency_key[:1]}{cents}"
+
+
+def shop(stage: Callable[[Any], Any]) -> Pipeline:
+    """Return a version of a pipeline with one stage."""
+    stages = [Stage(stage, name="count")]
+    ladder = Ladder(retry_after_s=[0.1])
+    return Pipeline("shop", payload=Paragraph, stages=stages, ladder=ladder)
 
 
 async def pay(_: object) -> str:
@@ -97,6 +114,48 @@ async def test_a_pinned_job_names_its_version_and_is_unpinned(
         "code_version": version,
         "reason": "it is gone",
     } in told
+
+
+async def test_changes_are_accepted_after_both_sides_are_shown(
+    deployment: Deployment, page: Page
+) -> None:
+    async def bills(_: object) -> int:
+        await bill(100)
+        message = "later"
+        raise TransientError(message, code="tool.x.y")
+
+    async def counts(_: object) -> int:
+        return 1
+
+    job = await deployment.client.submit(shop(bills), [Paragraph(text="one")], id="j-1")
+    for version, stage in (("1", bills), ("2", counts)):
+        aws = deployment.aws
+        aws.settings = replace(aws.settings, code_version=version)
+        async with worker_beside(aws, {"shop": shop(stage)}, [__name__]):
+            async with asyncio.timeout(20):
+                while True:
+                    chunk = await job.chunk(0)
+                    if (chunk["status"], chunk.get("code_version")) == (
+                        "WAITING",
+                        version,
+                    ):
+                        break
+                    await asyncio.sleep(0.05)
+
+    for path in ("/jobs/j-1", "/jobs/j-1/chunks/0"):
+        _, shown = await page.get(path)
+        assert "bill of till in count: <strong>DONE</strong>" in shown
+        assert "it has not asked for what an earlier claim did" in shown
+    assert "/actions/accept-changes?job=j-1" in (await page.get("/jobs/j-1"))[1]
+    path = "/actions/accept-changes?job=j-1"
+    _, form = await page.get(path)
+    assert "1 chunk will go on by newer code; 0 chunks" in form
+    assert "The new code does not know that, and may do it again." in form
+    text = await perform(page, path, reason="it was <cheap>", code_version="2")
+    assert "Newer code goes on with the chunks of job j-1." in text
+    told = [event["facts"] for event in await job.events()]
+    facts = {"actor": "ann@desk", "reason": "it was <cheap>", "code_version": "2"}
+    assert facts in told
 
 
 async def test_a_pipeline_is_paused_with_a_reason_and_resumed(

@@ -18,6 +18,7 @@ from piecework.domain.rows import CompensatedRow, EffectRow, StageRow, told_once
 from piecework.domain.states import ChunkStatus
 from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError
+from piecework.explain.changed import is_stopped, stop_document
 from piecework.explain.waiting import wait_of
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
@@ -63,7 +64,8 @@ async def require_chunk(rt: Reading, ref: ChunkRef) -> Chunk:
 async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     """Return a chunk with its stages, calls, effects, errors and compensations.
 
-    An open chunk of a paused job has the pause, too.
+    An open chunk of a paused job has the pause, too. One that newer code has stopped
+    has what earlier claims did, and what stops the newer code.
     """
     ref = job.ref.chunk(number)
     chunk = await require_chunk(rt, ref)
@@ -76,6 +78,7 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     return {
         **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
+        **({"stopped": stop_document(chunk, work)} if is_stopped(chunk) else {}),
         "stages": stage_documents(chunk, work, result),
         "calls_in_journal": sum(page.count for page in work.calls),
         "effects": sorted(

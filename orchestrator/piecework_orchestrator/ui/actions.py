@@ -27,6 +27,7 @@ ACTIONS: Final = {
         "Pause the job", job.preview_pause, job.pause, frozenset({"RUNNING"})
     ),
     "unpin": Action("Unpin the job", job.preview_unpin, job.unpin),
+    "accept-changes": Action("Accept the changes", job.preview_accept, job.accept),
     "retry": Action("Retry the job", job.preview_reopen, job.retry, UNFINISHED),
     "cancel": Action(
         "Cancel the job", job.preview_cancel, job.cancel, UNENDED, is_final=True

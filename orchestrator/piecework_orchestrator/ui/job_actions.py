@@ -115,6 +115,33 @@ async def unpin(client: Client, subject: Subject, fields: Fields) -> str:
     return f"Job {facts.id} is not pinned any more."
 
 
+ACCEPTED_COLUMNS = ("stage", "called", "dependency", "state", "number", "if_accepted")
+
+
+async def preview_accept(client: Client, subject: Subject) -> Preview:
+    """Show what newer code would do to each kind of act of earlier claims."""
+    found = await client.job(subject.job).changes()
+    waiting, dead = count(found["waiting"], "chunk"), count(found["dead"], "chunk")
+    sentences = [
+        f"{waiting} will go on by newer code; {dead} will need a redrive after it.",
+        "An act of an earlier claim may happen twice.",
+        "To avoid that, run the version before again: the chunks wait for it.",
+    ]
+    if not found["exact"]:
+        sentences.append("Only the acts of the first stopped chunks are listed.")
+    rows = [row | {"if_accepted": row["accepted"]} for row in found["kinds"]]
+    label, help_ = "Code version", "Only workers of this version go on; empty: each."
+    field = Field("code_version", label, help=help_)
+    return Preview(tuple(sentences), tuple(rows), ACCEPTED_COLUMNS, (field,))
+
+
+async def accept(client: Client, subject: Subject, fields: Fields) -> str:
+    """Let newer code go on with the chunks that it has stopped."""
+    version = fields.get("code_version", "").strip()
+    facts = await client.job(subject.job).accept_changes(fields["reason"], version)
+    return f"Newer code goes on with the chunks of job {facts.id}."
+
+
 async def preview_delete(client: Client, subject: Subject) -> Preview:
     """Count what a deletion removes."""
     job = client.job(subject.job)

@@ -16,6 +16,7 @@ from piecework_orchestrator.cli.output import (
     section,
 )
 from piecework_orchestrator.cli.table import Column, Document, clean
+from piecework_orchestrator.cli.views.jobs import stop_lines
 from piecework_orchestrator.reading.times import epoch, format_ago, format_span
 
 
@@ -60,7 +61,7 @@ def last_change(chunk: Document) -> Any:
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
     listed = {"stages", "effects", "errors", "compensated", "wait", "history"}
-    listed |= {"job_paused", "result", "result_excerpt", "value"}
+    listed |= {"job_paused", "result", "result_excerpt", "value", "stopped"}
     moments = {"created_at", "claimed_at", "started_at", "ended_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
@@ -80,6 +81,9 @@ def chunk_view(chunk: Document, now: float) -> View:
         section(console, "effects", chunk["effects"], EFFECT_COLUMNS)
         section(console, "errors", chunk["errors"], ERROR_HISTORY_COLUMNS)
         section(console, "compensations", chunk["compensated"], COMPENSATION_COLUMNS)
+        if "stopped" in chunk:
+            console.print("\nearlier and newer code", style="bold")
+            console.print(clean("\n".join(stop_lines(chunk["stopped"])[1:])))
         if "result" in chunk:
             console.print("\nresult", style="bold")
             console.print(payload_text(chunk["result"]))

@@ -23,6 +23,7 @@ from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.outcome import CHANGED_CODE, NO_STAGE_CODE
 from piecework.domain.refs import JobRef
 from piecework.loading import load_pipeline
+from piecework.pipelines import Pipeline
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.reading.job_documents import Document, explain, require_job
@@ -33,11 +34,12 @@ from verification.deployments.fleet import Fleet, world
 
 #: Seconds for the first phase, and for the second.
 REACH_S, SETTLE_S = 240.0, 900.0
-POLL_S: Final = 0.3
-#: The journal of version 1 is written after so many seconds.
-WRITTEN_S: Final = 0.6
+POLL_S: Final = 1.0
+#: How often a chunk between two versions is stopped before it counts as stopped: the
+#: other version has mostly had it by then.
+STOPS: Final = 2
 #: Seconds after which a job whose pipeline no worker has is left alone.
-IGNORED_S: Final = 5.0
+IGNORED_S: Final = 15.0
 
 
 class End(StrEnum):
@@ -72,15 +74,11 @@ class Run:
 async def drill(folder: Path, found: Sequence[Deployment], end: End) -> list[Run]:
     """Run all rows, with one end of version 1."""
     modules = [row.module for row in found]
-    async with world(folder, found, is_beside=end is End.STAYS) as fleet:
-        sys.path.insert(0, str(folder / "v1"))
-        try:
-            for row in found:
-                await submit_row(fleet, row)
-        finally:
-            sys.path.pop(0)
-            for name in [*modules, *(part for row in found for part in row.parts)]:
-                sys.modules.pop(name, None)
+    async with world(
+        folder, found, is_killed=end is End.KILLED, is_beside=end is End.STAYS
+    ) as fleet:
+        for row, pipeline in loaded(folder / "v1", found):
+            await submit_row(fleet, row, pipeline)
         first = await fleet.worker("1", modules)
         await reach_moments(fleet, found)
         if end is not End.STAYS:
@@ -89,11 +87,28 @@ async def drill(folder: Path, found: Sequence[Deployment], end: End) -> list[Run
             fleet.service.second.set()
         await fleet.worker("2", modules)
         fleet.service.second.set()
-        await settle(fleet, found)
+        await settle(fleet, found, end)
         return [run async for run in runs(fleet, found, end)]
 
 
-async def submit_row(fleet: Fleet, row: Deployment) -> None:
+def loaded(
+    folder: Path, found: Sequence[Deployment]
+) -> Sequence[tuple[Deployment, Pipeline]]:
+    """Return each row with its pipeline; the modules of other worlds have their names.
+
+    So it does not await, and leaves no module behind.
+    """
+    sys.path.insert(0, str(folder))
+    try:
+        return [(row, load_pipeline(row.module)) for row in found]
+    finally:
+        sys.path.pop(0)
+        for row in found:
+            for name in (row.module, *row.parts):
+                sys.modules.pop(name, None)
+
+
+async def submit_row(fleet: Fleet, row: Deployment, pipeline: Pipeline) -> None:
     """Submit the job of a row by version 1."""
 
     async def inputs() -> AsyncIterator[ChunkInput]:
@@ -101,7 +116,6 @@ async def submit_row(fleet: Fleet, row: Deployment) -> None:
             payload = {**row.change.row, "order": order_of(row, moment)}
             yield ChunkInput(moment, json.dumps(payload).encode())
 
-    pipeline = load_pipeline(row.module)
     request = Submission(ref_of(row), pipeline, "drill", "make deployments")
     await submit(fleet.rt, request, inputs())
 
@@ -129,7 +143,6 @@ async def reach_moments(fleet: Fleet, found: Sequence[Deployment]) -> None:
     except TimeoutError as error:
         missing = ", ".join(sorted(held - service.held)) or "the end of some chunks"
         raise RuntimeError(f"Version 1 did not reach {missing}.") from error
-    await asyncio.sleep(WRITTEN_S)
 
 
 def order_of(row: Deployment, moment: str) -> str:
@@ -137,35 +150,54 @@ def order_of(row: Deployment, moment: str) -> str:
     return f"{row.name}.{moment}"
 
 
-async def settle(fleet: Fleet, found: Sequence[Deployment]) -> None:
-    """Wait until each chunk has ended, or waits for other workers."""
+async def settle(fleet: Fleet, found: Sequence[Deployment], end: End) -> None:
+    """Wait until each chunk has ended, or waits for other workers.
+
+    A chunk that waits may go on at any time. So it is looked at again, until nothing
+    becomes of any chunk for now.
+    """
     loop = asyncio.get_running_loop()
-    began, left = loop.time(), list(found)
-    while left and loop.time() < began + SETTLE_S:
+    began, left, more = loop.time(), list(found), True
+    while more and loop.time() < began + SETTLE_S:
+        await asyncio.sleep(POLL_S)
         ignores = loop.time() > began + IGNORED_S
+        left = [row for row in left if not ("N" in row.ends and ignores)]
+        states = [await state_of(fleet, row, end) for row in left]
+        more = State.BUSY in states
         left = [
             row
-            for row in left
-            if not ("N" in row.ends and ignores) and not await is_settled(fleet, row)
+            for row, state in zip(left, states, strict=True)
+            if state is not State.ENDED
         ]
-        await asyncio.sleep(POLL_S)
 
 
-async def is_settled(fleet: Fleet, row: Deployment) -> bool:
-    """Return whether nothing more becomes of the chunks of a row for now."""
+class State(StrEnum):
+    """What becomes of the chunks of a row."""
+
+    BUSY = "they go on"
+    WAITS = "they have ended, or wait for a safe version"
+    ENDED = "they and their job have ended"
+
+
+async def state_of(fleet: Fleet, row: Deployment, end: End) -> State:
+    """Return what becomes of the chunks of a row."""
     chunks = await chunks_of(fleet, row)
-    if not all(is_over(chunk) for chunk in chunks):
-        return False
+    least = STOPS if end is End.STAYS else 1
+    if not all(is_over(chunk, least) for chunk in chunks):
+        return State.BUSY
     if not all(chunk.status.ended for chunk in chunks):
-        return True
+        return State.WAITS
     job = await require_job(fleet.rt, row.name)
     join = await read_chunk(fleet.rt.table, job.ref.chunk(JOIN_CHUNK))
-    return job.status.ended or (join is not None and is_over(join))
+    if job.status.ended:
+        return State.ENDED
+    return State.WAITS if join is not None and is_over(join, least) else State.BUSY
 
 
-def is_over(chunk: Chunk) -> bool:
-    """Return whether a chunk has ended, or waits for a safe version."""
-    return chunk.status.ended or chunk.error_code in {CHANGED_CODE, NO_STAGE_CODE}
+def is_over(chunk: Chunk, least: int) -> bool:
+    """Return whether a chunk has ended, or was stopped so often, and still is."""
+    stopped = chunk.error_code in {CHANGED_CODE, NO_STAGE_CODE}
+    return chunk.status.ended or (stopped and chunk.stage_deferrals >= least)
 
 
 async def chunks_of(fleet: Fleet, row: Deployment) -> list[Chunk]:

@@ -26,10 +26,10 @@ from verification.deployments.service import Service, serving
 
 ROOT = Path(__file__).parents[2]
 KEY = "drill"
-#: Short, so that it fits; their relations are the real ones.
+#: Short, so that it fits; their relations are the real ones. An answer is in the
+#: journal before its stage goes on, so that no wait decides whether a kill loses it.
 PACE = {
-    "PIECEWORK_LEASE_S": "20",
-    "PIECEWORK_VISIBILITY_S": "24",
+    "PIECEWORK_JOURNAL_PAGE": "1",
     "PIECEWORK_CLOCK_SKEW_S": "0.5",
     "PIECEWORK_RECONCILE_S": "1",
     "PIECEWORK_REDISPATCH_S": "20",
@@ -40,6 +40,13 @@ PACE = {
     "PIECEWORK_MAX_ATTEMPTS": "9",
     "PIECEWORK_LOG_LEVEL": "info",
 }
+#: A lease that no other worker waits for is long. A busy machine loses none, and a
+#: chunk that has stopped waits for half of it: no suspect that has not run yet
+#: waits for one that has stopped already.
+LONG = {"PIECEWORK_LEASE_S": "300", "PIECEWORK_VISIBILITY_S": "330"}
+#: The leases of a version that is killed must end soon. Side by side, one version goes
+#: on soon with what the other one stops.
+SHORT = {"PIECEWORK_LEASE_S": "20", "PIECEWORK_VISIBILITY_S": "25"}
 
 
 @dataclass(slots=True)
@@ -48,18 +55,21 @@ class Fleet:
 
     Attributes:
         folder: Has the modules of each version, and the logs.
+        leases: The settings of the leases of each version.
     """
 
     folder: Path
     service: Service
     rt: Runtime
     environment: Mapping[str, str]
+    leases: Mapping[str, Mapping[str, str]]
     running: list[Process] = field(default_factory=list)
 
     async def worker(self, version: str, modules: Sequence[str]) -> Process:
         """Start a worker of a version, with a reconciler; return once it works."""
         code = self.folder / f"v{version}"
         own = {
+            **self.leases[version],
             "PIECEWORK_CODE_VERSION": version,
             "PYTHONPATH": os.pathsep.join([str(code), str(ROOT)]),
         }
@@ -88,15 +98,20 @@ class Fleet:
 
 @asynccontextmanager
 async def world(
-    folder: Path, found: Sequence[Deployment], *, is_beside: bool
+    folder: Path, found: Sequence[Deployment], *, is_killed: bool, is_beside: bool
 ) -> AsyncIterator[Fleet]:
     """Serve AWS and the service; end all processes that were started."""
+    leases = {
+        "1": SHORT if is_killed or is_beside else LONG,
+        "2": SHORT if is_beside else LONG,
+    }
     for row in found:
         write(folder / "v1", row.module, row.before, {})
         write(folder / "v2", row.module, row.after, {})
         for each in ("v1", "v2"):
             write(folder / each, row.module, None, row.parts)
-    settings = Settings(**from_environment(PACE))
+    submits = {**PACE, **leases["1"], "PIECEWORK_CODE_VERSION": "1"}
+    settings = Settings(**from_environment(submits))
     aws = InProcessAws(settings, settings.bucket(EMBEDDED_ACCOUNT, DEFAULT_REGION))
     async with (
         serve_aws(aws, KEY) as endpoint,
@@ -116,7 +131,7 @@ async def world(
             "AWS_SECRET_ACCESS_KEY": KEY,
             "DRILL_SERVICE": address,
         }
-        fleet = Fleet(folder, service, aws.runtime(), environment)
+        fleet = Fleet(folder, service, aws.runtime(), environment, leases)
         try:
             yield fleet
         finally:

@@ -53,14 +53,19 @@ def end_of(run: Run) -> str:
 def expected(run: Run) -> str:
     """Return the letters of the ends that a run may have.
 
-    Beside version 2, version 1 may finish a chunk that version 2 must not touch.
+    Beside version 2, version 1 may finish a chunk that version 2 must not touch. And it
+    finds what version 2 has done, as after a rollback: it stops, too, where that is
+    unsafe.
     """
-    row = run.row
+    row, change = run.row, run.row.change
     ends = row.join if run.moment == "join" else row.ends[MOMENTS.index(run.moment)]
     if run.end is not End.STAYS:
         return ends
     # Version 1 goes on from its moment, and version 2 finds the chunk at any later one.
-    later = row.ends if run.moment != "join" else ends
+    later = ends
+    if run.moment != "join":
+        later = row.ends
+        later += change.ends if row.is_back else change.back
     return f"{later}OD" if row.kind == "once" else f"{later}O"
 
 

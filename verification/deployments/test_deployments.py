@@ -74,6 +74,18 @@ def letter(code: str, result: str, *left: str) -> DeadLetterRow:
             run("WAITING", stage_deferrals=1, error_code="runtime.code.changed"),
             "wrong_cause",
         ),
+        (
+            replace(
+                run(
+                    "WAITING",
+                    "pivot-added-keyed",
+                    stage_deferrals=1,
+                    error_code="runtime.code.changed",
+                ),
+                end=End.STAYS,
+            ),
+            "",  # as after a rollback: version 1 finds what version 2 did
+        ),
         (run("SUCCEEDED", "effect-pure-to-keyed"), "silent"),
         (
             replace(run("DEAD"), letter=letter("tool.x.y", "FAILED", "hold")),

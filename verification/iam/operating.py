@@ -30,6 +30,7 @@ async def steer_jobs(actors: Actors) -> None:
     await actors.command(WRITE, "pipelines", "resume", "counting", *WHY)
     await actors.command(WRITE, "jobs", "set-priority", "held", "high", *WHY)
     await actors.command(WRITE, "jobs", "unpin", "held", *WHY)
+    await actors.command(WRITE, "jobs", "accept-changes", "held", *YES, code=2)
     await actors.command(WRITE, "jobs", "set-budget", "held", *TOKENS, "20", *WHY)
     await spend_a_day(actors)
 

@@ -179,11 +179,11 @@ def test_a_renewal_after_the_report_was_due_outweighs_the_missing_report() -> No
     whole = situation_of("slow")
     (chunk,), (worker,) = whole.open.chunks, whole.workers or ()
     times = {"reported_at": iso(whole.now - 40), "due_at": iso(whole.now - 15)}
-    overdue = WorkerRow({**worker.item, **times})
+    overdue = WorkerRow({**worker.item, **times, "lease_ms": 60_000})
     begun = ChunkTimes(1, claimed=[whole.now - 30])
 
     def found(renewed_s: float) -> list[tuple[str, str]]:
-        until = iso(whole.now - renewed_s + worker.lease_s)
+        until = iso(whole.now - renewed_s + overdue.lease_s)
         renewed = replace(chunk, item={**chunk.item, "claim_expires_at": until})
         open_ = replace(whole.open, chunks=[renewed], times=begun)
         findings = find(replace(whole, open=open_, workers=[overdue]))

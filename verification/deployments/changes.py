@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -202,7 +203,7 @@ class Deployment:
         """The name of its module, and of its pipeline."""
         return self.name.replace("-", "_")
 
-    def needed(self, moment: str) -> set[str]:
+    def needed(self, moment: str) -> frozenset[str]:
         """Return the acts that a chunk with success has done.
 
         Those of both versions, of version 1 if it has ended the chunk, and those of
@@ -244,7 +245,8 @@ def deployment(change: Change, whole: str, kind: str, *, is_back: bool) -> Deplo
     return Deployment(name, change, kind, before, after, ends, join, is_back, parts)
 
 
-def acts_of(text: str) -> set[str]:
+@cache
+def acts_of(text: str) -> frozenset[str]:
     """Return the acts of the stages of a version."""
     functions = {
         each.name: {node.id for node in ast.walk(each) if isinstance(node, ast.Name)}
@@ -253,7 +255,7 @@ def acts_of(text: str) -> set[str]:
     }
     stages = re.findall(r"Stage\((\w+)", text.partition("pipeline = ")[2])
     named = set[str]().union(*(functions[stage] for stage in stages))
-    return {"charge" if name == "bill" else name for name in named & ACTS}
+    return frozenset("charge" if name == "bill" else name for name in named & ACTS)
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:

@@ -17,14 +17,18 @@ from verification.deployments.changes import ENDS, MOMENTS, changes, deployments
 from verification.deployments.drill import End, Run, drill
 from verification.deployments.judge import end_of, fault_of
 
-#: Two changes that go on, three that stop, and one with chunks that are compensated.
+#: Changes whose chunks end in each way that the table has.
 FEW = (
     "field-added-keyed",
     "argument-added-keyed",
-    "stages-swapped-keyed",
     "pivot-moved-keyed",
     "stage-renamed-keyed",
+    "effect-keyed-to-once",
     "compensation-added-fails-keyed",
+    "compensation-removed-fails-keyed",
+    "field-required-keyed",
+    "value-retyped-keyed",
+    "pipeline-renamed-keyed",
 )
 REF = JobRef("default", "planted").chunk(0)
 ONCE = Counter(reserve=1, quote=1, charge=1, send=1)
@@ -111,11 +115,23 @@ def test_each_fault_is_named(found: Run, fault: str) -> None:
     assert fault == fault_of(found)
 
 
+def test_a_call_in_flight_that_version_1_calls_pure_is_its_own_repetition() -> None:
+    twice = ONCE + Counter(charge=1)
+    by_both, alone = Counter({"charge@1": 1, "charge@2": 1}), Counter({"charge@1": 2})
+    found = replace(run(name="effect-pure-to-keyed"), end=End.STAYS, acts=twice)
+
+    flying = replace(found, moment="flight")
+    assert "doubled" == fault_of(replace(flying, by_version=by_both))
+    assert "doubled" == fault_of(replace(found, by_version=alone))
+    assert not fault_of(replace(flying, by_version=alone))
+
+
 def test_a_few_changes_end_as_their_rows_say(tmp_path: Path) -> None:
     rows = [*deployments(FEW)]
 
     runs = asyncio.run(drill(tmp_path, rows, End.KILLED))
 
+    assert {*ENDS} == {end for row in rows for end in row.ends}
     assert len(rows) * len(MOMENTS) == len(runs)
     assert [] == [
         (each.row.name, each.moment, end_of(each), fault_of(each))

@@ -133,6 +133,7 @@ async def run_reading_commands(actors: Actors) -> None:
         ("chunks list small", 0),
         ("chunks show small 1", 0),
         ("chunks calls small 1", 0),
+        ("jobs diff small large", 0),
         (f"results large --save {actors.folder / 'saved'}", 0),
         ("results small --follow", DIED),
         ("limits list", 0),

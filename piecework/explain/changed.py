@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from piecework.calls.earlier import call_at
 from piecework.domain.chunk import Chunk
 from piecework.domain.effect import Effect
 from piecework.domain.identity import function_words
@@ -80,6 +79,8 @@ def is_stopped(chunk: Chunk) -> bool:
 
 def acts_of(work: Work, gen: int) -> Iterator[Act]:
     """Yield what earlier claims did in stages that have not completed."""
+    from piecework.calls.earlier import call_at  # loads pydantic
+
     completed = work.complete_stages(gen)
     for row in work.effects:
         if row.stage not in completed and row.state in MAY_HAVE_HAPPENED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -58,7 +59,13 @@ class Recorded:
 def recorded() -> list[Recorded]:
     """Return all writes that were recorded."""
     lines = RECORD.read_text("utf-8").splitlines()
-    return [Recorded(**json.loads(line)) for line in lines]
+    return [Recorded(**json.loads(line, object_hook=with_bytes)) for line in lines]
+
+
+def with_bytes(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a value of bytes as the SDK takes it, and any other object as it is."""
+    is_binary = found.keys() == {"B"} and isinstance(found["B"], str)
+    return {"B": base64.b64decode(found["B"])} if is_binary else found
 
 
 def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:

@@ -8,6 +8,7 @@ Each is kept with the values that it was first sent with.
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -35,4 +36,10 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     rows = [found[key] for key in sorted(found)]
-    RECORD.write_text("".join(f"{json.dumps(row, sort_keys=True)}\n" for row in rows))
+    lines = (json.dumps(row, sort_keys=True, default=as_text) for row in rows)
+    RECORD.write_text("".join(f"{line}\n" for line in lines))
+
+
+def as_text(content: bytes) -> str:
+    """Return the bytes of a value as the wire has them."""
+    return base64.b64encode(content).decode()

@@ -174,7 +174,7 @@ class Caller:
                 )
             else:
                 with self.gate.request():
-                    if self.earlier.unasked:
+                    if self.earlier.holds_calls:
                         await self._wait_for_earlier(call)
                     if self._is_effect(call):
                         end = await self._effect(call)

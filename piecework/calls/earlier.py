@@ -14,6 +14,10 @@ stage, too, if it has not asked for an entry.
 Calls are alike if they have the same function or the same dependency. No order of calls
 is demanded. A claim without entries of earlier claims holds nothing.
 
+A stage that has completed asks for nothing any more. So an effect that another version
+made in it stops an equal one without an entry: a helper may have carried the call into
+a later stage. Both stages may make it if they name its function in each known version.
+
 A call that was refused, or never sent, is a new effect: another version may have made
 it since, under another key. What the version that was refused did itself is another
 act. So is what had happened before: the refused call was not held then.
@@ -24,25 +28,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from piecework.calls.call import Call
 from piecework.domain import keys
 from piecework.domain.effect import Effect
-from piecework.domain.identity import function_text, function_words
+from piecework.domain.happened import DIGEST_LENGTH
+from piecework.domain.identity import function_text, function_words, path_of
 
 #: Seconds without a call after which a stage with held calls makes no other progress:
 #: it may sleep, or wait for something else than its calls.
 QUIET_S = 10.0
 #: Entries that a message names at most.
 SHOWN = 3
+#: The function, the dependency and the beginning of the digest of the arguments.
+Act: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierCall:
-    """A call of an earlier claim, in a stage that has not completed.
+    """A call of an earlier claim.
 
     Attributes:
         function: The text that stands for the called function in keys.
@@ -50,6 +58,8 @@ class EarlierCall:
             Of a refused call: `REFUSED` or `COMPENSATED`.
         made_by: The code version of its claim, or the claim; empty: not known.
         at: When it began, ISO 8601; empty: it is not known.
+        arguments: The beginning of the digest of its arguments; empty: not known.
+        is_over: Whether its stage has completed.
     """
 
     stage: str
@@ -58,6 +68,13 @@ class EarlierCall:
     state: str = ""
     made_by: str = ""
     at: str = ""
+    arguments: str = ""
+    is_over: bool = False
+
+    @property
+    def act(self) -> Act:
+        """What it did, in whichever stage."""
+        return self.function, self.dependency, self.arguments
 
     def is_like(self, call: Call) -> bool:
         """Return whether a call may be this one under another key."""
@@ -99,12 +116,16 @@ class EarlierCalls:
         known: The keys of the calls of earlier claims that happened, or may have.
         refused: Those that did not happen, by key.
         unasked: Those that this claim has not asked for yet, by key.
+        over: The effects of other versions in stages that have completed.
+        named: The stages, each with a function that it names in each known version.
         held: The calls that wait.
     """
 
     known: frozenset[str] = frozenset()
     refused: Mapping[str, EarlierCall] = field(default_factory=dict)
     unasked: dict[str, EarlierCall] = field(default_factory=dict)
+    over: dict[Act, list[EarlierCall]] = field(default_factory=dict)
+    named: frozenset[tuple[str, str]] = frozenset()
     held: int = 0
     _new: Counter[tuple[str, str]] = field(default_factory=Counter)
     _change: asyncio.Future[None] | None = None
@@ -117,6 +138,19 @@ class EarlierCalls:
     ) -> None:
         """Load what earlier claims did."""
         self.known, self.refused, self.unasked = known, refused, dict(unasked)
+
+    def load_over(
+        self, over: Iterable[EarlierCall], named: frozenset[tuple[str, str]]
+    ) -> None:
+        """Load what other versions did in stages that have completed."""
+        self.named = named
+        for each in over:
+            self.over.setdefault(each.act, []).append(each)
+
+    @property
+    def holds_calls(self) -> bool:
+        """Whether a call may have to wait."""
+        return bool(self.unasked or self.over)
 
     def note_asked(self, key: str) -> None:
         """Note that a call is asked for."""
@@ -144,12 +178,28 @@ class EarlierCalls:
 
     def blocking(self, call: Call) -> list[EarlierCall]:
         """Return the earlier calls for which a call waits."""
-        if not self.unasked or call.key in self.known:
+        if call.key in self.known:
             return []
         left = [each for each in self.unasked.values() if each.holds(call)]
+        left += self._done_elsewhere(call)
         if (refused := self.refused.get(call.key)) is not None:
             return [each for each in left if not each.is_other_than(refused)]
         return left
+
+    def _done_elsewhere(self, call: Call) -> list[EarlierCall]:
+        """Return the equal effects of stages that have completed."""
+        here, function = call.scope.stage, call.bound.func
+        is_effect = call.dependency.effect is not Effect.PURE
+        if not self.over or not is_effect or keys.is_compensation_stage(here):
+            return []
+        arguments = call.digest[:DIGEST_LENGTH]
+        act = function_text(function), call.dependency.name, arguments
+        path = path_of(function)
+        return [
+            each
+            for each in self.over.get(act, [])
+            if not {(each.stage, path), (here, path)} <= self.named
+        ]
 
     def left_in(self, stage: str) -> list[EarlierCall]:
         """Return the effects of a stage that it has not asked for."""
@@ -158,6 +208,7 @@ class EarlierCalls:
 
     def start_compensating(self) -> None:
         """Forget the calls of the stages: they go no further."""
+        self.over = {}
         self.unasked = {
             key: each
             for key, each in self.unasked.items()
@@ -204,10 +255,19 @@ def call_at(site: str) -> EarlierCall:
 def would_repeat(call: Call, left: list[EarlierCall]) -> str:
     """Return the message of a chunk that stops before a call."""
     about = function_words(function_text(call.bound.func))
-    return (
+    begins = (
         f"The code of the chunk has changed: stage {call.scope.stage!r} is about to "
-        f"call {about} of {call.dependency.name!r}, and it has not asked for what an "
-        f"earlier claim did: {listed(left)}. The call may be the same act."
+        f"call {about} of {call.dependency.name!r}"
+    )
+    if over := [each for each in left if each.is_over]:
+        return (
+            f"{begins}, and another version did that with equal arguments in stage "
+            f"{over[0].stage!r}, which has completed: {listed(over)}. "
+            "The call may be the same act."
+        )
+    return (
+        f"{begins}, and it has not asked for what an earlier claim did: "
+        f"{listed(left)}. The call may be the same act."
     )
 
 

@@ -247,7 +247,7 @@ def deployment(change: Change, whole: str, kind: str, *, is_back: bool) -> Deplo
 
 @cache
 def acts_of(text: str) -> frozenset[str]:
-    """Return the acts of the stages of a version."""
+    """Return the acts of the stages of a version, and of the helpers they call."""
     functions = {
         each.name: {node.id for node in ast.walk(each) if isinstance(node, ast.Name)}
         for each in ast.parse(text).body
@@ -255,6 +255,8 @@ def acts_of(text: str) -> frozenset[str]:
     }
     stages = re.findall(r"Stage\((\w+)", text.partition("pipeline = ")[2])
     named = set[str]().union(*(functions[stage] for stage in stages))
+    for helper in named & functions.keys() - ACTS:
+        named |= functions[helper]
     return frozenset("charge" if name == "bill" else name for name in named & ACTS)
 
 

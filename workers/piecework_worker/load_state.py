@@ -14,7 +14,7 @@ from piecework.domain.job import Job
 from piecework.domain.moments import moment
 from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.payload import read_payload, refusal_of
-from piecework.domain.rows import CallsRow, EffectRow
+from piecework.domain.rows import CallsRow, EffectRow, StageRow
 from piecework.domain.shape import (
     ChunkRows,
     Compatible,
@@ -95,6 +95,9 @@ async def load_progress(chunk_run: ChunkRun, job: Job, table: Table) -> None:
 def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
     """Note what earlier claims did in stages that have not completed.
 
+    Of a stage that has, note the effects of another version, unless this one has
+    completed the stage: then it has asked for them there.
+
     Calls of the same version of the code are left out: what it asks for does not depend
     on a change. So are those before an operator gave the chunk another payload, because
     this asks for other calls, and those before an operator accepted the change.
@@ -103,22 +106,25 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
     completed, chunk = chunk_run.checkpoints.completed, chunk_run.claim.chunk
     patched_in = chunk.patched_in_gen or 0
     known, unasked = set[str](), dict[str, EarlierCall]()
-    refused = dict[str, EarlierCall]()
+    refused, over = dict[str, EarlierCall](), list[EarlierCall]()
     for row in work.effects:
         made_by = row.code_version or f"claim {row.fence}"
         made = row.state, made_by, row.started_at
-        call = EarlierCall(row.stage, row.called, row.dependency, *made)
+        is_over = row.stage in completed
+        call = EarlierCall(
+            row.stage, row.called, row.dependency, *made, row.arguments, is_over
+        )
         if row.state not in MAY_HAVE_HAPPENED:
             refused[row.key] = call
             continue
         known.add(row.key)
-        is_over = (
-            row.stage in completed
-            or row.started_at <= accepted_at
-            or (row.gen or 0) < patched_in
-        )
-        if not is_over and not is_own(row, chunk_run):
+        is_meant = row.started_at <= accepted_at or (row.gen or 0) < patched_in
+        if is_meant or is_own(row, chunk_run):
+            continue
+        if not is_over:
             unasked[row.key] = call
+        elif row.code_version != chunk_run.ledger.code_version:
+            over.append(call)
     for page in work.calls:
         for key, site in page.read_sites().items():
             known.add(key)
@@ -126,7 +132,26 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
             is_over = call.stage in completed or page.gen < patched_in
             if not is_over and not accepted_at and not is_own(page, chunk_run):
                 unasked.setdefault(key, call)
-    chunk_run.ctx.caller.earlier.load(frozenset(known), refused, unasked)
+    earlier = chunk_run.ctx.caller.earlier
+    earlier.load(frozenset(known), refused, unasked)
+    if over:
+        gen = chunk_run.checkpoints.compensation_gen
+        stages = work.complete_stages(gen).values()
+        own = {stage.stage for stage in stages if is_own(stage, chunk_run)}
+        left = (call for call in over if call.stage not in own)
+        earlier.load_over(left, named_in_all(chunk_run, job))
+
+
+def named_in_all(chunk_run: ChunkRun, job: Job) -> frozenset[tuple[str, str]]:
+    """Return the stages and the functions that they name in each known version."""
+    if not job.shape:
+        return frozenset()
+    shapes = [Shape.read(each) for each in (job.shape, *chunk_run.checkpoints.shapes)]
+    pairs = [
+        {(stage.name, call) for stage in shape.stages for call in stage.calls}
+        for shape in (*shapes, chunk_run.shape)
+    ]
+    return frozenset(set.intersection(*pairs))
 
 
 def accepted_until(job: Job, chunk_run: ChunkRun) -> str:
@@ -136,7 +161,7 @@ def accepted_until(job: Job, chunk_run: ChunkRun) -> str:
     return job.changes_accepted_at if is_meant else ""
 
 
-def is_own(row: EffectRow | CallsRow, chunk_run: ChunkRun) -> bool:
+def is_own(row: EffectRow | CallsRow | StageRow, chunk_run: ChunkRun) -> bool:
     """Return whether this version of the code has written a row."""
     version = chunk_run.ledger.code_version
     return bool(version) and row.code_version == version

@@ -10,6 +10,8 @@ from pydantic_core import ErrorDetails
 from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.calls.earlier import EarlierCall, call_at
 from piecework.context import Results
+from piecework.domain import keys
+from piecework.domain.identity import function_words
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
 from piecework.domain.outcome import CHANGED_CODE
@@ -90,6 +92,7 @@ async def load_progress(chunk_run: ChunkRun, job: Job, table: Table) -> None:
     chunk_run.questions.load(work.questions)
     await chunk_run.checkpoints.load(work)
     note_earlier_calls(chunk_run, job, work)
+    require_ended_compensations(chunk_run, job, work)
 
 
 def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
@@ -167,6 +170,41 @@ def is_own(row: EffectRow | CallsRow | StageRow, chunk_run: ChunkRun) -> bool:
     return bool(version) and row.code_version == version
 
 
+def require_ended_compensations(chunk_run: ChunkRun, job: Job, work: Work) -> None:
+    """Require that no compensation of an earlier generation has only begun to act.
+
+    What its stage did stands in the record, and may be undone. A version without the
+    compensation, say, has ended the generation before the compensation had ended.
+
+    Raises:
+        PermanentError: `runtime.code.changed`.
+    """
+    checkpoints = chunk_run.checkpoints
+    if checkpoints.failure is not None or accepted_until(job, chunk_run):
+        return
+    effects = [row for row in work.effects if row.state in MAY_HAVE_HAPPENED]
+    stages = work.complete_stages(checkpoints.compensation_gen).values()
+    # The first generation of what stands of each stage; the last that undid it.
+    stands, undone = dict[str, int](), dict[str, int]()
+    for name, gen in (
+        *((row.stage, row.gen or 1) for row in effects),
+        *((row.stage, row.claim[0]) for row in stages),
+    ):
+        stands[name] = min(gen, stands.get(name, gen))
+    for row in work.compensated:
+        undone[row.stage] = max(row.gen, undone.get(row.stage, 0))
+    for effect in effects:
+        name, gen = keys.compensated_stage(effect.stage), effect.gen or 1
+        if stands.get(name, gen + 1) <= gen and undone.get(name, 0) < gen:
+            message = (
+                f"The compensation of stage {name!r} has begun to act in generation "
+                f"{gen}, and has not ended: {function_words(effect.called)} "
+                f"({effect.state}). What the stage did may be undone, so the chunk "
+                "must not go on after it."
+            )
+            raise PermanentError(message, code=CHANGED_CODE)
+
+
 def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
     """Require that the chunk may go on with this worker's version of its pipeline.
 
@@ -195,7 +233,11 @@ def require_safe_code(chunk_run: ChunkRun, job: Job) -> None:
                 ChunkRows(
                     checkpoints.completed,
                     checkpoints.reached_stage,
-                    chunk_run.ledger.stages_with_effects(),
+                    {
+                        name
+                        for name in chunk_run.ledger.stages_with_effects()
+                        if not keys.is_compensation_stage(name)
+                    },
                 ),
             )
         if isinstance(found, Unsafe):

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.outcome import CompensationResult
 from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.store.compensations import UNCOMPENSATED
@@ -225,7 +226,15 @@ def compensation_errors_text(letter: Document) -> str:
     failed = {error["stage"] for error in errors}
     left = letter.get("uncompensated_stages") or ()
     lines = [f"{e['stage']}: {e['code']}: {e['message']}" for e in errors]
-    lines += [f"{name}: it has no compensation" for name in left if name not in failed]
+    abandoned = letter.get("compensation") == CompensationResult.ABANDONED
+    why = (
+        "nothing has compensated it to the end"
+        if abandoned
+        else "it has no compensation"
+    )
+    if not abandoned and letter.get("code_version"):
+        why += f" in code version {letter['code_version']}"
+    lines += [f"{name}: {why}" for name in left if name not in failed]
     return "\n".join(lines)
 
 

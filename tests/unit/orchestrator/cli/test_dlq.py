@@ -99,6 +99,23 @@ def test_a_letter_says_why_the_effects_of_each_stage_remain(here: Deployment) ->
     assert "pay: it has no" not in shown
 
 
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"compensation": "FAILED", "code_version": "v2"}, "in code version v2"),
+        # The stage may have one: the chunk died before it had ended.
+        ({"compensation": "ABANDONED"}, "nothing has compensated it to the end"),
+    ],
+)
+def test_a_letter_says_only_of_its_own_version_that_a_compensation_is_missing(
+    here: Deployment, facts: dict[str, str], why: str
+) -> None:
+    here.letter("a", 1, uncompensated_stages=["pay"], **facts)
+    shown = " ".join(here.run("dlq", "show", "a", "1").stdout.split())
+    assert why in shown
+    assert ("it has no compensation" in shown) == ("code_version" in facts)
+
+
 def test_a_letter_is_shown_even_without_its_payload(here: Deployment) -> None:
     here.bucket.stored.clear()
     done = here.run("dlq", "show", "a", "1")

@@ -9,6 +9,7 @@ stage, too, if it has not asked for an entry.
 
     effect of this stage                    holds each effect, and calls of its function
     effect of a stage that has not completed     holds calls like it
+    effect of a compensation that has not ended  holds equal calls of compensations
     pure call of this stage that was answered    holds effects like it
 
 Calls are alike if they have the same function or the same dependency. No order of calls
@@ -90,11 +91,13 @@ class EarlierCall:
         if self.stage == call.scope.stage:
             same = self.function == function_text(call.bound.func)
             return is_effect or same
-        if keys.compensated_stage(self.stage) or keys.compensated_stage(
-            call.scope.stage
-        ):
+        undoes = keys.is_compensation_stage(self.stage)
+        if undoes != keys.is_compensation_stage(call.scope.stage):
             return False
-        return is_effect and self.is_like(call)
+        # A compensation that has not ended may have moved to another stage.
+        return is_effect and (
+            self.act == act_of(call) if undoes else self.is_like(call)
+        )
 
     def is_other_than(self, refused: EarlierCall) -> bool:
         """Return whether it cannot be the act of a call that was refused."""
@@ -188,16 +191,14 @@ class EarlierCalls:
 
     def _done_elsewhere(self, call: Call) -> list[EarlierCall]:
         """Return the equal effects of stages that have completed."""
-        here, function = call.scope.stage, call.bound.func
+        here = call.scope.stage
         is_effect = call.dependency.effect is not Effect.PURE
         if not self.over or not is_effect or keys.is_compensation_stage(here):
             return []
-        arguments = call.digest[:DIGEST_LENGTH]
-        act = function_text(function), call.dependency.name, arguments
-        path = path_of(function)
+        path = path_of(call.bound.func)
         return [
             each
-            for each in self.over.get(act, [])
+            for each in self.over.get(act_of(call), [])
             if not {(each.stage, path), (here, path)} <= self.named
         ]
 
@@ -238,6 +239,12 @@ class EarlierCalls:
             self._change = asyncio.get_running_loop().create_future()
         done, _ = await asyncio.wait([self._change], timeout=seconds)
         return bool(done)
+
+
+def act_of(call: Call) -> Act:
+    """Return what a call does, in whichever stage."""
+    function = function_text(call.bound.func)
+    return function, call.dependency.name, call.digest[:DIGEST_LENGTH]
 
 
 def site_text(call: Call) -> str:

@@ -29,6 +29,7 @@ from tests.simulation.test_changed_calls import (
     arrive,
     bank,
     calls,
+    has_stopped_or_ended,
     when,
 )
 from tests.simulation.test_new_code import deploy
@@ -170,3 +171,28 @@ def test_an_ended_compensation_with_an_act_stops_no_newer_code() -> None:
 
     assert "SUCCEEDED" == chunk.status
     assert ["pay", "back", "pay", "ship", "x"] == BOOK.sent
+
+
+def test_a_begun_compensation_that_moves_to_another_stage_acts_once() -> None:
+    fails_later = Stage(
+        then(calls(), fails), name="ship", compensate=acts("back"), undo_if_failed=True
+    )
+    stages = [Stage(PAY, name="pay"), fails_later]
+    moved = Pipeline("shop", payload=Item, stages=stages)
+
+    async def act(at: Simulated) -> tuple[Chunk, Chunk]:
+        await start(at, V1, "v1")
+        await at.submit(V1, [Item()])
+        await when(at, refunded)
+        await asyncio.sleep(1)
+        await start(at, moved, "v2")
+        stopped = await when(at, has_stopped_or_ended)
+        await start(at, V3, "v3")
+        await at.ended()
+        return stopped, (await at.chunks())[0]
+
+    stopped, end = simulate(act, [V1])
+
+    assert ("WAITING", "runtime.code.changed") == (stopped.status, stopped.error_code)
+    assert ("DEAD", "COMPENSATED") == (end.status, end.compensation)
+    assert ["pay", "back"] == BOOK.sent

@@ -108,6 +108,7 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
     accepted_at = accepted_until(job, chunk_run)
     completed, chunk = chunk_run.checkpoints.completed, chunk_run.claim.chunk
     patched_in = chunk.patched_in_gen or 0
+    undone = last_compensated(work)
     known, unasked = set[str](), dict[str, EarlierCall]()
     refused, over = dict[str, EarlierCall](), list[EarlierCall]()
     for row in work.effects:
@@ -121,8 +122,9 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
             refused[row.key] = call
             continue
         known.add(row.key)
-        is_meant = row.started_at <= accepted_at or (row.gen or 0) < patched_in
-        if is_meant or is_own(row, chunk_run):
+        gen, undoes = row.gen or 1, keys.compensated_stage(row.stage)
+        is_meant = row.started_at <= accepted_at or gen < patched_in
+        if is_meant or undone.get(undoes, 0) >= gen or is_own(row, chunk_run):
             continue
         if not is_over:
             unasked[row.key] = call
@@ -170,6 +172,14 @@ def is_own(row: EffectRow | CallsRow | StageRow, chunk_run: ChunkRun) -> bool:
     return bool(version) and row.code_version == version
 
 
+def last_compensated(work: Work) -> dict[str, int]:
+    """Return the last generation in which each stage's compensation has ended."""
+    undone = dict[str, int]()
+    for row in work.compensated:
+        undone[row.stage] = max(row.gen, undone.get(row.stage, 0))
+    return undone
+
+
 def require_ended_compensations(chunk_run: ChunkRun, job: Job, work: Work) -> None:
     """Require that no compensation of an earlier generation has only begun to act.
 
@@ -184,15 +194,13 @@ def require_ended_compensations(chunk_run: ChunkRun, job: Job, work: Work) -> No
         return
     effects = [row for row in work.effects if row.state in MAY_HAVE_HAPPENED]
     stages = work.complete_stages(checkpoints.compensation_gen).values()
-    # The first generation of what stands of each stage; the last that undid it.
-    stands, undone = dict[str, int](), dict[str, int]()
+    # The first generation of what stands of each stage.
+    stands, undone = dict[str, int](), last_compensated(work)
     for name, gen in (
         *((row.stage, row.gen or 1) for row in effects),
         *((row.stage, row.claim[0]) for row in stages),
     ):
         stands[name] = min(gen, stands.get(name, gen))
-    for row in work.compensated:
-        undone[row.stage] = max(row.gen, undone.get(row.stage, 0))
     for effect in effects:
         name, gen = keys.compensated_stage(effect.stage), effect.gen or 1
         if stands.get(name, gen + 1) <= gen and undone.get(name, 0) < gen:

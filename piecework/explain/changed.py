@@ -38,7 +38,7 @@ ACCEPTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What an earlier claim did in a stage that has not completed.
+    """What an earlier claim did; see `acts_of`.
 
     Attributes:
         state: `INTENT`, `DONE` or `UNKNOWN`; empty: a pure call that was answered.
@@ -78,14 +78,19 @@ def is_stopped(chunk: Chunk) -> bool:
 
 
 def acts_of(work: Work, gen: int) -> Iterator[Act]:
-    """Yield what earlier claims did in stages that have not completed."""
+    """Yield what earlier claims did in stages that have not completed.
+
+    Without an effect in one of them, yield the effects of the completed stages: the new
+    code has moved one of them.
+    """
     from piecework.calls.earlier import call_at  # loads pydantic
 
     completed = work.complete_stages(gen)
-    for row in work.effects:
-        if row.stage not in completed and row.state in MAY_HAVE_HAPPENED:
-            called = row.called, row.dependency
-            yield Act(row.stage, *called, row.state, row.effect, row.started_at)
+    effects = [row for row in work.effects if row.state in MAY_HAVE_HAPPENED]
+    open_ = [row for row in effects if row.stage not in completed]
+    for row in open_ or effects:
+        called = row.called, row.dependency
+        yield Act(row.stage, *called, row.state, row.effect, row.started_at)
     for page in work.calls:
         for site in page.read_sites().values():
             call = call_at(site)

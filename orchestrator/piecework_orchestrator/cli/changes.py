@@ -31,6 +31,8 @@ COLUMNS = [
     Column("IF ACCEPTED", "accepted", folds=True),
 ]
 
+NONE_STOPPED = "newer code has stopped no chunk"
+
 
 def accept_changes(
     job: JobArgument,
@@ -68,7 +70,7 @@ def accept_changes(
             show_preview(out, found)
             return
         require_reason(reason)
-        if out.table and found["kinds"]:
+        if out.table and (found["waiting"] or found["dead"]):
             show_preview(out, found)
         chunks = count(found["waiting"] + found["dead"], "stopped chunk")
         await confirm(f"Let newer code go on with {chunks} of {job}", out, yes=yes)
@@ -85,7 +87,11 @@ def show_preview(out: Output, found: dict[str, Any]) -> None:
     if not out.table:
         out.document(found, lambda _: None)
         return
-    out.rows(found["kinds"], COLUMNS, "newer code has stopped no chunk")
+    stopped = found["waiting"] + found["dead"]
+    none = "no act of an earlier claim is on record" if stopped else NONE_STOPPED
+    out.rows(found["kinds"], COLUMNS, none)
+    if not stopped:
+        return
     if found["first"] is not None:
         out.say("\n".join(stop_lines(found["first"])))
     if not found["exact"]:

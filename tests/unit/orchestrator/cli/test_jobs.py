@@ -258,6 +258,34 @@ def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
     assert ("a/7\n" in done.stderr, done.exit_code) == (True, 5)
 
 
+STOPPED = {"error_code": "runtime.code.changed", "stage": "ship"}
+COMPLETED = {"stage": "pay", "gen": 1, "stage_number": 1, "finished_at": SETTLED}
+CHARGE = {"effect_key": "k", "state": "DONE", "stage": "pay", "started_at": SETTLED}
+CHARGE |= {"called": "shop:charge", "dependency": "bank", "effect": "NON_IDEMPOTENT"}
+
+
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_preview_of_a_stopped_chunk_says_what_its_completed_stages_did(
+    here: Deployment, *, charged: bool
+) -> None:
+    here.job("a", "RUNNING", 1)
+    preview = ("jobs", "accept-changes", "a", "--dry-run")
+    assert "newer code has stopped no chunk\n" == here.run(*preview).stderr
+    here.chunk("a", 0, "WAITING", **STOPPED)
+    if charged:
+        here.table.add("T#default#J#a", f"{work_prefix(0)}STAGE#pay", **COMPLETED)
+        here.table.add("T#default#J#a", f"{work_prefix(0)}EFFECT#k", **CHARGE)
+    done = here.run(*preview)
+    assert "1 chunk would go on" in done.stderr
+    assert "has stopped no chunk" not in done.stderr
+    assert ("no act of an earlier claim is on record" in done.stderr) is not charged
+    assert ("charge of bank in pay: DONE" in done.stderr) is charged
+    found = here.document(*preview)
+    assert [("pay", "DONE")] * charged == [
+        (kind["stage"], kind["state"]) for kind in found["kinds"]
+    ]
+
+
 def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:
     assert JobFacts("a", "toy", JobStatus.DELETED, 1, 1, {}).ended
     assert duration_text({"status": "DELETED", "created_at": SETTLED}, NOW) == ""

@@ -157,10 +157,19 @@ async def test_many_effects_are_resolved_by_one_command(
         resolve = ("effects", "resolve", "job-1", *words, str(file), *WHY)
         refused = await piecework(*resolve)
         assert (2, True) == (refused.exit_code, "Line 3 of" in refused.stderr)
+        again = {**named[0], "key": named[0]["key"][:9]}
+        lines[2] = json.dumps(again | {"answer": "sent 8"})
+        file.write_text("\n".join(lines))
+        twice = " ".join((await piecework(*resolve)).stderr.split())
+        assert "Lines 1 and 3 of" in twice
+        assert "name the same effect" in twice
         lines[2] = '{"chunk": 1, "key": "zz", "outcome": "did-not-happen"}'
         file.write_text("\n".join(lines))
         done = await piecework(*resolve)
-        assert "1 effect of 3 were not resolved" in " ".join(done.stderr.split())
+        said = " ".join(done.stderr.split())
+        assert "1 of 3 effects was not resolved" in said
+        assert "next: WHY names the cause" in said
+        assert "Line 3:" in " ".join(done.stdout.split())
         states = ["DONE", "REFUSED"]
     else:
         none = await piecework(
@@ -179,6 +188,16 @@ async def test_many_effects_are_resolved_by_one_command(
     ]
     assert states == [chunk["effects"][0]["state"] for chunk in shown]
     assert [] == (await piecework("effects", "list", "job-1", "-o", "json")).document
+
+
+async def test_all_effects_are_resolved_but_none_is_corrected(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(faxing, [Item(n=7)])
+    words = ("effects", "resolve", "job-1", "--all", "--correct", *NOT_HAPPENED, *WHY)
+    done = await piecework(*words)
+    assert 2 == done.exit_code
+    assert "--correct replaces the resolution of one effect" in done.stderr
 
 
 async def test_a_stopping_worker_leaves_an_effect_to_the_next_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,10 @@ class Many:
             fits = not (self.chunk or filtered or self.correct)
         else:
             fits = bool(self.key) and not filtered
+        if self.every and self.correct:
+            message = "--correct replaces the resolution of one effect, not of --all."
+            step = "Name the effect by CHUNK and KEY, without --all."
+            raise UsageError(message, next_step=step)
         if not fits:
             message = "Name one effect by CHUNK and KEY, or several by --all or --file."
             step = "--stage, --dependency and CHUNK narrow --all; --file needs no more."
@@ -107,10 +112,13 @@ class Many:
             rows = [await found_as(handle, each, reason) for each in found]
             out.rows(rows, RESOLVED, "")
             if refused := sum(row["state"] == REFUSED_ROW for row in rows):
+                verb = "was" if refused == 1 else "were"
                 message = (
-                    f"{count(refused, 'effect')} of {len(rows)} were not resolved."
+                    f"{refused} of {count(len(rows), 'effect')} {verb} not resolved."
                 )
-                raise UsageError(message, code="job.effect.not_resolved")
+                step = "WHY names the cause of each. Mend it, and resolve those again."
+                code = "job.effect.not_resolved"
+                raise UsageError(message, code=code, next_step=step)
 
         run_client(run, output, before=check)
 
@@ -133,6 +141,7 @@ class Found:
     key: str
     happened: bool
     answer: Any = None
+    line: int = 0
 
 
 async def found_as(handle: JobHandle[Any], found: Found, reason: str) -> dict[str, Any]:
@@ -147,7 +156,8 @@ async def found_as(handle: JobHandle[Any], found: Found, reason: str) -> dict[st
             answer=found.answer,
         )
     except (UsageError, NotFoundError) as error:
-        return row | {"state": REFUSED_ROW, "why": str(error)}
+        where = f"Line {found.line}: " if found.line else ""
+        return row | {"state": REFUSED_ROW, "why": f"{where}{error}"}
     return row | {"effect_key": done["effect_key"], "state": done["state"]}
 
 
@@ -157,8 +167,8 @@ def read_findings(
     """Return the findings of a file, one a line.
 
     Raises:
-        UsageError: `cli.usage.invalid`: a line cannot be read, or an option says
-            it, too.
+        UsageError: `cli.usage.invalid`: a line cannot be read, two lines name the same
+            effect, or an option says it, too.
     """
     if outcome is not None or answer is not None:
         message = "With --file each line has its outcome, and no option does."
@@ -168,11 +178,18 @@ def read_findings(
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} cannot be read: {type(error).__name__}."
         raise UsageError(message, next_step="Name a readable file.") from error
-    return [
+    found = [
         read_finding(path, number, line)
         for number, line in enumerate(lines, 1)
         if line.strip()
     ]
+    # A key sorts directly before one that begins with it.
+    for one, two in pairwise(sorted(found, key=lambda each: (each.chunk, each.key))):
+        if one.chunk == two.chunk and two.key.startswith(one.key):
+            first, last = sorted((one.line, two.line))
+            message = f"Lines {first} and {last} of {path} name the same effect."
+            raise UsageError(message, next_step="Keep the line that is right.")
+    return found
 
 
 def read_finding(path: Path, number: int, line: str) -> Found:
@@ -193,7 +210,7 @@ def read_finding(path: Path, number: int, line: str) -> Found:
     if happened is not ("answer" in row) or not (isinstance(key, str) and key):
         message = f"Line {number} of {path} needs `key`, and `answer` if it happened."
         raise UsageError(message, next_step=step)
-    return Found(chunk, key, happened, row.get("answer"))
+    return Found(chunk, key, happened, row.get("answer"), number)
 
 
 def read_answer(answer: str | None, outcome: EffectOutcome | None) -> Any:

@@ -153,8 +153,11 @@ async def test_many_effects_are_resolved_by_one_command(
         named[1] |= {"outcome": "did-not-happen"}
         lines = [*map(json.dumps, named), '{"chunk": 1, "key": "0"}']
         file = tmp_path / "found.jsonl"
-        file.write_text("\n".join(lines))
+        file.write_text("\n")
         resolve = ("effects", "resolve", "job-1", *words, str(file), *WHY)
+        empty = await piecework(*resolve)
+        assert (2, True) == (empty.exit_code, "has no line" in empty.stderr)
+        file.write_text("\n".join(lines))
         refused = await piecework(*resolve)
         assert (2, True) == (refused.exit_code, "Line 3 of" in refused.stderr)
         again = {**named[0], "key": named[0]["key"][:9]}
@@ -164,7 +167,7 @@ async def test_many_effects_are_resolved_by_one_command(
         assert "Lines 1 and 3 of" in twice
         assert "name the same effect" in twice
         lines[2] = '{"chunk": 1, "key": "zz", "outcome": "did-not-happen"}'
-        file.write_text("\n".join(lines))
+        file.write_text("\n".join(lines), "utf-8-sig")
         done = await piecework(*resolve)
         said = " ".join(done.stderr.split())
         assert "1 of 3 effects was not resolved" in said
@@ -176,7 +179,9 @@ async def test_many_effects_are_resolved_by_one_command(
             *("effects", "resolve", "job-1", "--all", "--stage", "other"),
             *(*NOT_HAPPENED, *WHY),
         )
-        assert "no effect is in doubt" in none.stderr
+        said = " ".join(none.stderr.split())
+        assert (3, True) == (none.exit_code, "error job.effect.not_found" in said)
+        assert "No effect in doubt matches; they are of send_fax (fax)." in said
         done = await piecework(
             "effects", "resolve", "job-1", *words, *NOT_HAPPENED, *WHY, "-o", "json"
         )

@@ -123,14 +123,25 @@ class Many:
         run_client(run, output, before=check)
 
     async def listed(self, handle: JobHandle[Any]) -> list[dict[str, Any]]:
-        """Return the effects in doubt that the filter lets through."""
+        """Return the effects in doubt that the filter lets through.
+
+        Raises:
+            NotFoundError: `job.effect.not_found`: none in doubt is let through.
+        """
         only = parse_chunk(self.chunk) if self.chunk else None
-        return [
+        rows = [row async for row in handle.effects(only)]
+        found = [
             row
-            async for row in handle.effects(only)
+            for row in rows
             if self.stage in {"", row["stage"]}
             and self.dependency in {"", row.get("dependency")}
         ]
+        if rows and not found:
+            where = sorted({f"{row['stage']} ({row['dependency']})" for row in rows})
+            message = f"No effect in doubt matches; they are of {', '.join(where)}."
+            step = "Name one of these stages by --stage, or its --dependency."
+            raise NotFoundError(message, code="job.effect.not_found", next_step=step)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +178,14 @@ def read_findings(
     """Return the findings of a file, one a line.
 
     Raises:
-        UsageError: `cli.usage.invalid`: a line cannot be read, two lines name the same
-            effect, or an option says it, too.
+        UsageError: `cli.usage.invalid`: there is no line, one cannot be read, two name
+            the same effect, or an option says it, too.
     """
     if outcome is not None or answer is not None:
         message = "With --file each line has its outcome, and no option does."
         raise UsageError(message, next_step="Remove --outcome and --answer.")
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} cannot be read: {type(error).__name__}."
         raise UsageError(message, next_step="Name a readable file.") from error
@@ -183,6 +194,10 @@ def read_findings(
         for number, line in enumerate(lines, 1)
         if line.strip()
     ]
+    if not found:
+        message = f"{path} has no line."
+        step = "Write one JSON object a line, for each effect."
+        raise UsageError(message, next_step=step)
     # A key sorts directly before one that begins with it.
     for one, two in pairwise(sorted(found, key=lambda each: (each.chunk, each.key))):
         if one.chunk == two.chunk and two.key.startswith(one.key):

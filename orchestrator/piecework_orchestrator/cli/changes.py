@@ -18,7 +18,12 @@ from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import show_facts, stop_lines
 from piecework_orchestrator.client import Client
-from piecework_orchestrator.operate.changes import require_reason
+from piecework_orchestrator.operate.changes import (
+    require_reason,
+    require_version,
+    unreported,
+)
+from piecework_orchestrator.reading.job_documents import require_job
 from piecework_orchestrator.reading.times import count
 
 COLUMNS = [
@@ -69,9 +74,11 @@ def accept_changes(
         if dry_run:
             show_preview(out, found)
             return
-        require_reason(reason)
         if out.table and (found["waiting"] or found["dead"]):
             show_preview(out, found)
+        record = await require_job(handle.rt, job)
+        if warning := await unreported(handle.rt, record, code_version):
+            out.say(f"warning: {warning}")
         chunks = count(found["waiting"] + found["dead"], "stopped chunk")
         await confirm(f"Let newer code go on with {chunks} of {job}", out, yes=yes)
         show_facts(out, await handle.accept_changes(reason, code_version))
@@ -79,7 +86,12 @@ def accept_changes(
             redrive = f"piecework dlq redrive --job {job} --reason WHY"
             out.say(f"next: {redrive} --code runtime.code.changed")
 
-    run_client(run, output, before=lambda: None if dry_run else require_reason(reason))
+    def check() -> None:
+        require_version(code_version)
+        if not dry_run:
+            require_reason(reason)
+
+    run_client(run, output, before=check)
 
 
 def show_preview(out: Output, found: dict[str, Any]) -> None:

@@ -467,7 +467,8 @@ class JobHandle(Generic[R]):
             code_version: Only this version goes on; empty: each one.
 
         Raises:
-            UsageError: `cli.reason.missing`; `job.changes.none`: no chunk is stopped.
+            UsageError: `cli.reason.missing`; `cli.usage.invalid`: no worker can have
+                the version; `job.changes.none`: no chunk is stopped.
         """
         who = {"actor": self.actor, "reason": reason}
         job = await self._record()

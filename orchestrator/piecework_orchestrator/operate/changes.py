@@ -13,9 +13,12 @@ from piecework.domain.moments import iso
 from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework.explain.changed import acts_of, counted, is_stopped, stop_document
+from piecework.explain.situation import if_readable
 from piecework.runtime import Runtime
+from piecework.settings import Settings, broken_bounds
 from piecework.store.checkpoints import read_work
 from piecework.store.completion import all_chunks, read_chunk
+from piecework.store.workers import read_reports
 
 #: Stopped chunks whose ledgers are read for a preview: one request each.
 MOST_READ = 200
@@ -88,9 +91,11 @@ async def accept_changes(
     version goes on; empty: each one.
 
     Raises:
-        UsageError: `cli.reason.missing`; `job.changes.none`: no chunk is stopped.
+        UsageError: `cli.reason.missing`; `cli.usage.invalid`: no worker can have the
+            version; `job.changes.none`: no chunk is stopped.
     """
     require_reason(reason)
+    require_version(code_version)
     if not [chunk async for chunk in stopped_chunks(rt, job)]:
         message = f"Newer code has stopped no chunk of job {job.ref.job}."
         step = f"`piecework jobs explain {job.ref.job}` says what it waits for."
@@ -106,6 +111,36 @@ async def accept_changes(
     told |= {"code_version": code_version} if code_version else {}
     await rt.jobs.record(job.ref, "changes accepted", told)
     return await rt.jobs.read(job.ref) or job
+
+
+async def unreported(rt: Runtime, job: Job, code_version: str) -> str:
+    """Return a warning if no worker has reported the version; empty: one has.
+
+    It is empty, too, if the operator cannot read the reports.
+    """
+    reports = await if_readable(read_reports(rt.table))
+    if not code_version or reports is None:
+        return ""
+    versions = {each.code_versions.get(job.pipeline, "") for each in reports}
+    if code_version in versions:
+        return ""
+    known = ", ".join(sorted(versions - {""})) or "none"
+    return (
+        f"no worker with pipeline {job.pipeline} has reported code version "
+        f"{code_version}; reported: {known}"
+    )
+
+
+def require_version(code_version: str) -> None:
+    """Refuse a text that no worker can have as its code version.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    bounds = Settings.__dataclass_fields__["code_version"].metadata
+    for broken in broken_bounds(code_version, bounds):
+        step = "Give the version that `piecework jobs explain JOB` names."
+        raise UsageError(f"The code version {broken}.", next_step=step)
 
 
 def require_reason(reason: str) -> None:

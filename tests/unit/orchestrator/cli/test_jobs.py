@@ -286,6 +286,22 @@ def test_a_preview_of_a_stopped_chunk_says_what_its_completed_stages_did(
     ]
 
 
+@pytest.mark.parametrize("version", ["", "v2", "rel-9"])
+def test_an_acceptance_for_a_version_that_no_worker_has_is_warned_about(
+    here: Deployment, version: str
+) -> None:
+    here.job("a", "RUNNING", 1)
+    here.chunk("a", 0, "WAITING", **STOPPED)
+    here.table.add("WORKERS", "w-1", code_versions={"toy": "v2", "other": "rel-9"})
+    accept = ("jobs", "accept-changes", "a", "--reason", "why")
+    said = here.run(*accept, *(("--code-version", version) if version else ())).stderr
+    warning = (
+        "no worker with pipeline toy has reported code version rel-9; reported: v2"
+    )
+    assert (warning in " ".join(said.split())) is (version == "rel-9")
+    assert "cli.confirmation.needed" in said
+
+
 def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:
     assert JobFacts("a", "toy", JobStatus.DELETED, 1, 1, {}).ended
     assert duration_text({"status": "DELETED", "created_at": SETTLED}, NOW) == ""

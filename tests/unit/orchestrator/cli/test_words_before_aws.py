@@ -19,6 +19,7 @@ jobs list --since 5x
 jobs watch a --timeout 5x
 jobs events a --since 5x
 events --since 5x
+jobs accept-changes a --dry-run --code-version 'bad version!'
 jobs retry a --reason why --yes --deadline 5x
 jobs set-budget a --budget-usd abc
 jobs set-priority a hig

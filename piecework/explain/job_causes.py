@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
@@ -15,6 +16,7 @@ from piecework.domain.ladder import Climb
 from piecework.domain.moments import iso, moment
 from piecework.domain.pause import PauseCode
 from piecework.domain.states import ChunkStatus, JobStatus
+from piecework.explain.changed import is_stopped
 from piecework.explain.findings import Finding
 from piecework.explain.view import NAMED, View
 from piecework.explain.waiting import wait_of
@@ -127,6 +129,17 @@ def join_open(view: View) -> Iterator[Finding]:
     elif wait is not None and wait.question:
         message = f"The join waits for the answer of a person: {wait.question}."
         yield view.finding("answer.waiting", message, 1, until=wait.until)
+    elif wait is not None and wait.until and is_stopped(join):
+        now = (view.at.stopped or {}).get("now") or "the pipeline has changed"
+        why = now[:1].lower() + now[1:].rstrip(".")
+        message = f"The join waits for another version of the code: {why}."
+        if join.code_version:
+            message += f" Workers of {join.code_version} left it."
+        found = view.finding(
+            "version.safe_needed", message, 1, until=wait.until, chunk=join.ref.name
+        )
+        preview = f"piecework jobs accept-changes {job.ref.job} --dry-run"
+        yield replace(found, command=preview)
     elif wait is not None and wait.until:
         after = f" after {join.error_code}" if join.error_code else ""
         message = f"All chunks have ended; the join waits{after}."

@@ -201,23 +201,25 @@ async def read_situation(
         workers=workers,
         webhooks=hooks,
         lease_s=rt.settings.lease_s,
-        stopped=await read_stopped(rt, open_, letters.changed),
+        stopped=await read_stopped(rt, open_, letters.changed, join),
         quota_wait_s=rt.settings.quota_wait_s,
     )
 
 
 async def read_stopped(
-    rt: Reading, open_: OpenChunks, dead: ChunkRef | None
+    rt: Reading, open_: OpenChunks, dead: ChunkRef | None, join: Chunk | None
 ) -> Mapping[str, Any] | None:
     """Return what old and new code do in the first chunk that newer code stopped.
 
-    `dead`: the first dead letter of one, which counts if no open chunk is stopped.
+    `dead`: the first dead letter of one, which counts if no open chunk is stopped. The
+    join counts after both.
     """
     if not open_.exact:  # a large job has no request left
         return None
     found = min(filter(is_stopped, open_.chunks), key=number_of, default=None)
     if found is None and dead is not None:
         found = await read_chunk(rt.table, dead)
+    found = found or join
     if found is None or not is_stopped(found):
         return None
     return stop_document(found, await read_work(rt.table, found.ref, found))

@@ -22,12 +22,17 @@ from piecework import (
     Effect,
     PermanentError,
     Pipeline,
+    Results,
     Stage,
     TransientError,
 )
 from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.keys import JOIN_CHUNK
 from piecework.errors import UsageError
 from piecework.explain.situation import read_situation
+from piecework.store.completion import read_chunk
+from piecework_orchestrator.cli.views.jobs import stop_lines
 from piecework_orchestrator.dead_letters.redrive import Edit, redrive
 from piecework_orchestrator.operate.changes import accept_changes, preview
 from piecework_orchestrator.reading.job_documents import explanation, job_document
@@ -625,6 +630,51 @@ def test_an_operator_reads_both_sides_of_a_dead_letter_too() -> None:
 
     assert ["DONE"] == [act["state"] for act in stopped["before"]]
     assert "is about to call" in stopped["now"]
+    assert ["charge ann 5"] == BOOK.sent
+
+
+def joined(amount: str, *, fails: bool = False) -> Pipeline:
+    """Return a version of the pipeline whose join charges."""
+
+    async def total(results: Results[Any]) -> None:
+        await results.call(bank(), charge, "ann", amount)
+        if fails:
+            message = "later"
+            raise TransientError(message, code="tool.x.y", retry_after=RETRY_S)
+
+    return replace(pipeline(calls()), join=total)
+
+
+def test_a_stopped_join_is_explained_as_a_stopped_chunk() -> None:
+    async def act(at: Simulated) -> tuple[Any, ...]:
+        async def join_has(code: str) -> Job:
+            async with asyncio.timeout(WITHIN_S):
+                while True:
+                    join = await read_chunk(at.rt.table, REF.chunk(JOIN_CHUNK))
+                    if join is not None and join.error_code == code:
+                        job = await at.rt.jobs.read(REF)
+                        assert job is not None
+                        return job
+                    await asyncio.sleep(0.1)
+
+        await at.submit(old, [Item()])
+        await join_has("tool.x.y")
+        await deploy(at, joined("6"))
+        job = await join_has("runtime.code.changed")
+        told = explanation(await read_situation(at.rt, job))
+        return told, await preview(at.rt, job)
+
+    old = joined("5", fails=True)
+    told, before = simulate(act, [old], max_attempts=9)
+
+    found = {each["code"]: each for each in told["findings"]}
+    needed = found["version.safe_needed"]
+    assert "join.waiting" not in found
+    assert told["stopped"]["now"][1:-1] in needed["message"]
+    assert f"piecework jobs accept-changes {REF.job} --dry-run" == needed["next"]
+    assert ["DONE"] == [act["state"] for act in told["stopped"]["before"]]
+    for stopped in (told["stopped"], before.first):
+        assert stop_lines(stopped)[0].startswith("join, stage")
     assert ["charge ann 5"] == BOOK.sent
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from piecework.domain.pause import Pause
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
+from piecework_orchestrator.dead_letters.letters import chunk_name
 from piecework_orchestrator.reading.job_documents import pause_command
 from piecework_orchestrator.reading.times import count, epoch, format_ago, format_span
 
@@ -182,7 +183,9 @@ def finding_columns(now: float) -> list[Column]:
 
 def stop_lines(stopped: Document) -> list[str]:
     """Return what old and new code do in a stopped chunk, side by side."""
-    lines = [f"chunk {stopped['chunk']}, stage {stopped['stage']}:"]
+    name = chunk_name(stopped["chunk"])
+    which = name if name == "join" else f"chunk {name}"
+    lines = [f"{which}, stage {stopped['stage']}:"]
     for act in stopped["before"]:
         of = f" of {act['dependency']}" if act["dependency"] else ""
         what = f"{act['called']}{of} in {act['stage']}: {act['state']}"

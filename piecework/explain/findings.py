@@ -115,7 +115,7 @@ FINDINGS: Final = {
             "that version.",
             "Start a worker of that version. Or unpin the job: then the newest code "
             "goes on.",
-            "piecework jobs unpin {job} --reason WHY",
+            "piecework jobs unpin {job}",
         ),
         Kind(
             "workers.queue_missing",

@@ -13,6 +13,7 @@ from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
 from piecework.explain import situation
+from piecework.explain.findings import FINDINGS
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.views.jobs import cancel_text, duration_text
@@ -300,6 +301,19 @@ def test_an_acceptance_for_a_version_that_no_worker_has_is_warned_about(
     )
     assert (warning in " ".join(said.split())) is (version == "rel-9")
     assert "cli.confirmation.needed" in said
+
+
+def test_a_finding_asks_for_a_reason_only_where_its_command_needs_one(
+    here: Deployment,
+) -> None:
+    here.job("a", "RUNNING", 1)
+    commands = [kind.command for kind in FINDINGS.values()]
+    assert "piecework jobs unpin {job}" in commands
+    for command in commands:
+        words, reason, _ = command.partition(" --reason")
+        if reason:
+            said = here.run(*words.replace("{job}", "a").split()[1:]).stderr
+            assert "cli.reason.missing" in said
 
 
 def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:

@@ -105,9 +105,12 @@ class CallRecorder:
             found.amounts = tokens_in, tokens_out, nano_usd
 
     def end(self, call: Call, end: Answered[str] | Failed | None) -> None:
-        """Record how a call ended; None: it was cut off, or its end is not known."""
+        """Record how a call ended; None: it was cut off, or its end is not known.
+
+        A call that was held back, and never sent, leaves no record.
+        """
         found = self._open.pop(call.key, None)
-        if found is None:
+        if found is None or (end is None and not found.sent_at):
             return
         how: CallEnd = "cut off" if end is None else "failed"
         if isinstance(end, Answered):

@@ -19,6 +19,7 @@ from piecework_orchestrator.reading.call_documents import (
     call_documents,
 )
 from tests.scenarios.pipelines import Item
+from tests.simulation.test_new_code import deploy
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 Document = dict[str, Any]
@@ -142,6 +143,40 @@ def test_a_setting_decides_which_arguments_are_kept(keeps: str, kept: int) -> No
         assert {"n": 7} == calls[0]["arguments"]
         assert "seen 7" == calls[0]["answer"]
         assert not any(call["missing"] for call in calls)
+
+
+def paying(amount: int, *, fails: bool = False) -> Pipeline:
+    """Return a version of a pipeline that pays so much."""
+
+    async def settle(_: Context[Item]) -> None:
+        await pay(amount)
+        if fails:
+            message = "later"
+            raise TransientError(message, code="tool.x.y", retry_after=5.0)
+
+    return Pipeline("paying", payload=Item, stages=[Stage(settle)])
+
+
+def test_a_call_that_was_held_back_and_never_sent_leaves_no_record() -> None:
+    async def act(sim: Simulated) -> list[Document]:
+        await sim.submit(first, [Item(n=7)])
+        for code in ("tool.x.y", "runtime.code.changed"):
+            async with asyncio.timeout(600):
+                while True:
+                    [chunk] = await sim.chunks()
+                    if chunk.error_code == code:
+                        break
+                    await asyncio.sleep(0.1)
+            if code == "tool.x.y":
+                await deploy(sim, paying(2))
+        job = await sim.rt.jobs.read(REF)
+        assert job is not None
+        return await call_documents(sim.rt, job, 0)
+
+    first = paying(1, fails=True)
+    listed = simulate(act, [first], max_attempts=9)
+
+    assert ["made"] == [call["end"] for call in listed]
 
 
 def test_a_long_answer_is_kept_up_to_its_limit() -> None:

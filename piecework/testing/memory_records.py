@@ -86,7 +86,7 @@ class MemoryJournal:
         known = self.effects.get(key)
         if known is not None:
             return AlreadyDone(known)
-        if key in self.effects and effect is Effect.NON_IDEMPOTENT:
+        if key in self.effects and effect in {Effect.NON_IDEMPOTENT, Effect.PURE}:
             return Unknown()
         self.effects[key], self.stages[key] = None, stage
         if called is not None:

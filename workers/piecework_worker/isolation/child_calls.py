@@ -30,7 +30,6 @@ from piecework.dependency import (
 )
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
-from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text, path_of
 from piecework.domain.question import Ask
 from piecework.domain.result_types import result_schema, result_type
@@ -214,7 +213,8 @@ class ChildCalls:
         context = contextvars.copy_context()
         self.pending[number] = PendingCall(dependency, bound, context, answer)
         estimates = list(estimates_of(dependency, bound))
-        schema = "" if spec.effect is Effect.PURE else result_schema(function)
+        # A call that is pure now may have been an effect in doubt of an earlier claim.
+        schema = result_schema(function)
         self.channel.send(
             Call(number, spec, name, text, digest, plain, estimates, schema)
         )

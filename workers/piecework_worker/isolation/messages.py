@@ -190,7 +190,7 @@ class Call:
         digest: The digest of the arguments.
         plain: The texts in the arguments, to redact them from error messages.
         estimates: What each member of the chain is estimated to use.
-        answer_schema: The JSON schema of an effect's answer; empty: not an effect.
+        answer_schema: The JSON schema of the answer; empty: it has none.
     """
 
     call: int

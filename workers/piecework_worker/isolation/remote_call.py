@@ -204,7 +204,7 @@ class RemoteFunction:
 
     __wrapped__ = staticmethod(_answer)
     __signature__ = inspect.signature(_call)
-    #: The JSON schema of the answer, which the child knows; empty: not an effect.
+    #: The JSON schema of the answer, which the child knows; empty: it has none.
     __answer_schema__ = ""
 
     def __init__(self, qualname: str, remote: RemoteCall, position: int) -> None:

@@ -187,10 +187,11 @@ class InDoubt(Diary):
         self.said.append(schema)
 
 
-async def test_an_unknown_effect_reaches_the_stage_by_its_code() -> None:
+@pytest.mark.parametrize("now", [FAX, MODEL], ids=["an effect", "declared pure now"])
+async def test_an_unknown_effect_reaches_the_stage_by_its_code(now: Dependency) -> None:
     async def looks_at_it(ctx: Context[Clause]) -> str:
         try:
-            return await ctx.call(FAX, hang)
+            return await ctx.call(now, hang)
         except PermanentError as error:
             return error.code
 

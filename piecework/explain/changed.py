@@ -77,6 +77,13 @@ def is_stopped(chunk: Chunk) -> bool:
     return chunk.status in STOPPED and chunk.error_code == CHANGED_CODE
 
 
+def is_held_again(chunk: Chunk) -> bool:
+    """Return whether a worker has a stopped chunk again, and no stage has completed."""
+    begins = chunk.started_at == chunk.claimed_at
+    running = chunk.status is ChunkStatus.RUNNING
+    return running and begins and chunk.error_code == CHANGED_CODE
+
+
 def acts_of(work: Work, gen: int) -> Iterator[Act]:
     """Yield what earlier claims did in stages that have not completed.
 

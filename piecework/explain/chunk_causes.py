@@ -36,10 +36,14 @@ def newer_needed(view: View) -> Iterator[Finding]:
 
 
 def code_changed(view: View) -> Iterator[Finding]:
-    """Find chunks that wait for another version of their pipeline's code."""
+    """Find chunks that wait for another version of their pipeline's code.
+
+    One that is due again has not found it yet.
+    """
     waiting = [
         chunk
-        for chunk in chunks_for(view, WaitReason.OTHER_VERSION)
+        for reason in (WaitReason.OTHER_VERSION, WaitReason.WORKER)
+        for chunk in chunks_for(view, reason)
         if chunk.error_code in PIPELINE_CODES
     ]
     if not waiting:

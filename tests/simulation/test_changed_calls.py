@@ -633,6 +633,25 @@ def test_an_operator_reads_both_sides_of_a_dead_letter_too() -> None:
     assert ["charge ann 5"] == BOOK.sent
 
 
+def test_an_operator_accepts_while_a_worker_holds_the_chunk_again() -> None:
+    async def act(at: Simulated) -> tuple[int, str]:
+        await at.submit(old, [Item()])
+        await when(at, failed_once)
+        await deploy(at, pipeline(calls((bank(), charge, "ann", "6"))))
+        await when(at, has_stopped)
+        await when(at, lambda c: has_stopped(c) and c.status == "RUNNING")
+        job = await at.rt.jobs.read(REF)
+        assert job is not None
+        before = await preview(at.rt, job)
+        await accept_changes(at.rt, job, actor="ann", reason="I know")
+        return before.waiting, str((await at.ended()).status)
+
+    old = pipeline(then_fails(calls(OLD)))
+
+    assert (1, "SUCCEEDED") == simulate(act, [old], max_attempts=9)
+    assert ["charge ann 5", "charge ann 6"] == BOOK.sent
+
+
 def joined(amount: str, *, fails: bool = False) -> Pipeline:
     """Return a version of the pipeline whose join charges."""
 

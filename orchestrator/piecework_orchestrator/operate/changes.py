@@ -12,7 +12,13 @@ from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
-from piecework.explain.changed import acts_of, counted, is_stopped, stop_document
+from piecework.explain.changed import (
+    acts_of,
+    counted,
+    is_held_again,
+    is_stopped,
+    stop_document,
+)
 from piecework.explain.situation import if_readable
 from piecework.runtime import Runtime
 from piecework.settings import Settings, broken_bounds
@@ -56,12 +62,15 @@ class Preview:
 
 
 async def stopped_chunks(rt: Runtime, job: Job) -> AsyncIterator[Chunk]:
-    """Yield the chunks that newer code has stopped, and the join if it has."""
+    """Yield the chunks that newer code has stopped, and the join if it has.
+
+    One that a worker holds again is among them: it stops once more.
+    """
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if is_stopped(chunk):
+        if is_stopped(chunk) or is_held_again(chunk):
             yield chunk
     join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
-    if join is not None and is_stopped(join):
+    if join is not None and (is_stopped(join) or is_held_again(join)):
         yield join
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from piecework.domain.budget import Cap
 from piecework.domain.keys import JOIN_CHUNK, dead_letter_sk
-from piecework.domain.moments import MICROS, iso
+from piecework.domain.moments import MICROS, iso, moment
 from piecework.domain.outcome import ANSWER
 from piecework.domain.rows import WorkerRow
 from piecework.domain.states import ChunkStatus
@@ -39,6 +39,7 @@ from piecework_orchestrator.reading.chunk_documents import read_chunks
 from piecework_orchestrator.reading.job_documents import Document
 from verification.drill.__main__ import wrong
 from verification.drill.exercises import (
+    CHANGED,
     EXERCISES,
     PAUSED,
     SINGLE,
@@ -122,6 +123,15 @@ def test_a_stage_that_runs_again_says_how_often_and_why_it_failed() -> None:
         chunks = [replace(c, item={**c.item, **more}) for c in whole.open.chunks]
         passed = replace(whole, open=replace(whole.open, chunks=chunks))
         assert codes_of(passed) == ["job.progressing"]
+
+
+def test_a_stopped_chunk_that_is_due_again_still_waits_for_another_version() -> None:
+    waits = situation_after(lambda fleet: deferred(fleet, *CHANGED))
+    [chunk, *_] = [c for c in waits.open.chunks if c.retry_at]
+    due = replace(waits, now=moment(chunk.retry_at) + 1.0)
+    for situation in (waits, due):
+        assert "version.safe_needed" in codes_of(situation)
+    assert "job.progressing" not in codes_of(due)
 
 
 def test_without_rights_on_the_fleet_the_chunks_are_still_explained() -> None:

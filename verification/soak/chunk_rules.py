@@ -74,9 +74,12 @@ def settled_by_its_owner(world: World, change: Change) -> Iterator[str]:
         return
     if "claim_token" not in new:
         silent = change.at - world.renewed_at[change.job, change.chunk or 0]
-        # A renewal may arrive so late that its lease has expired.
-        over = change.at - moment(old["claim_expires_at"]) - world.limits.clock_skew_s
-        if silent < world.limits.lease_s - SLACK_S and over < -SLACK_S:
+        # A renewal may arrive so late that its lease has expired. The end that it wrote
+        # counts after half a lease of silence, or once it is over for a clock's skew.
+        limits = world.limits
+        over = change.at - moment(old["claim_expires_at"]) + SLACK_S
+        is_silent = silent >= limits.lease_s / (2 if over >= 0 else 1) - SLACK_S
+        if not is_silent and over < limits.clock_skew_s:
             yield f"given back after {silent:.3f} s without a renewal"
     elif new["claim_token"] != old["claim_token"]:
         yield "settled by another than its owner"

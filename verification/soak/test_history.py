@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from piecework.domain.moments import iso
@@ -32,6 +34,17 @@ def test_a_renewal_that_arrives_after_its_lease_extends_nothing() -> None:
     over = history.change("renewed").at - LIMITS.clock_skew_s
     history.fake("renewed", claim_expires_at=iso(over))
     assert "settled-by-its-owner" not in history.rules()
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.4, True), (0.5, False)])
+def test_half_a_lease_of_silence_is_enough_once_the_written_end_has_passed(
+    share: float, *, found: bool
+) -> None:
+    history = History()
+    back = history.change("renewed").at + share * LIMITS.lease_s
+    history.records["given back"] = replace(history.change("given back"), at=back)
+    history.fake("renewed", claim_expires_at=iso(back))
+    assert found == ("settled-by-its-owner" in history.rules())
 
 
 def test_a_chunk_that_a_cancel_sweeps_needs_no_message() -> None:

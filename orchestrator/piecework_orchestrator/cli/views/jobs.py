@@ -10,7 +10,6 @@ from rich.console import Console
 from piecework.domain.pause import Pause
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
-from piecework_orchestrator.dead_letters.letters import chunk_name
 from piecework_orchestrator.reading.job_documents import pause_command
 from piecework_orchestrator.reading.times import count, epoch, format_ago, format_span
 
@@ -183,6 +182,10 @@ def finding_columns(now: float) -> list[Column]:
 
 def stop_lines(stopped: Document) -> list[str]:
     """Return what old and new code do in a stopped chunk, side by side."""
+    from piecework_orchestrator.dead_letters.letters import (
+        chunk_name,  # loads pydantic
+    )
+
     name = chunk_name(stopped["chunk"])
     which = name if name == "join" else f"chunk {name}"
     lines = [f"{which}, stage {stopped['stage']}:"]

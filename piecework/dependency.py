@@ -34,6 +34,9 @@ from piecework.resilience.retry import RetryPolicy
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: Which calls are kept with their arguments, for people.
+RECORDS: Final = ("failed", "all", "none")
+
 # ── usage of a call ───────────────────────────────────────────────────────────
 
 
@@ -170,6 +173,7 @@ class Dependency:
             *strategy_errors(self),
             *function_errors(self),
             *limit_errors(self),
+            *record_errors(self),
         ]
         for error in errors:
             message = f"Dependency {self.name!r}: {error}."
@@ -478,6 +482,13 @@ def limit_errors(dependency: Dependency) -> Iterator[str]:
     """Yield the error of limits that contradict each other."""
     if dependency.limits is not None and dependency.limits.contradiction:
         yield dependency.limits.contradiction
+
+
+def record_errors(dependency: Dependency) -> Iterator[str]:
+    """Yield the error of a word that says nothing about which calls are kept."""
+    given = dependency.record_calls
+    if given is not None and given not in RECORDS:
+        yield f"record_calls is {given!r}; write {', '.join(RECORDS)} or None"
 
 
 def function_errors(dependency: Dependency) -> list[str]:

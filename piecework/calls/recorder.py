@@ -19,7 +19,7 @@ from piecework.domain.call_record import (
     CallRecord,
     FailedAttempt,
 )
-from piecework.domain.identity import function_name, function_text
+from piecework.domain.identity import function_text, function_words
 from piecework.domain.kept_call import (
     CLAIM_BYTES,
     Keeps,
@@ -124,7 +124,7 @@ class CallRecorder:
             how,
             call.scope.stage,
             call.dependency.name[:NAME_LENGTH],
-            function_name(function_text(call.bound.func))[:NAME_LENGTH],
+            name_of(call),
             round(asked * 1000),
             round(max(0.0, (found.sent_at or asked) - asked) * 1000),
             round(max(0.0, now - asked) * 1000),
@@ -171,3 +171,9 @@ class CallRecorder:
     def written(self, records: int) -> None:
         """Forget so many records: a page has them."""
         del self.waiting[:records]
+
+
+def name_of(call: Call) -> str:
+    """Return the name of the called function, as a list has room for it."""
+    text = function_text(call.bound.func)
+    return function_words(text, with_version=False)[:NAME_LENGTH]

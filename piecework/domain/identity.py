@@ -108,22 +108,18 @@ def function_text(function: Callable[..., Any]) -> str:
     return json.dumps(["at", function.__module__, name])
 
 
-def function_words(function: str) -> str:
-    """Return the name of a function from the text that stands for it."""
+def function_words(function: str, *, with_version: bool = True) -> str:
+    """Return the name of a function from the text that stands for it.
+
+    `with_version`: with the version of a name that was declared.
+    """
     try:
         kind, first, second = json.loads(function)
     except ValueError:
         return function or "a call"
-    return f"{first}.{second}" if kind == "at" else f"{first} {second}".strip()
-
-
-def function_name(function: str) -> str:
-    """Return the same without the version of a declared name."""
-    try:
-        kind, first, second = json.loads(function)
-    except ValueError:
-        return function
-    return f"{first}.{second}" if kind == "at" else str(first)
+    if kind == "at":
+        return f"{first}.{second}"
+    return f"{first} {second}".strip() if with_version else str(first)
 
 
 def operation_name(function: Callable[..., Any]) -> str:

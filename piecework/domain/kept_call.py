@@ -22,7 +22,6 @@ from piecework.domain.strict_json import MIB
 #: Which calls are kept: those whose answer was refused or that ended their chunk; all;
 #: or none.
 Keeps: TypeAlias = Literal["failed", "all", "none"]
-KEEPS: Final = ("failed", "all", "none")
 #: Characters of the arguments or of an answer; the beginning of longer ones is kept.
 MOST_LETTERS: Final = 256 * 1024
 #: Bytes of all that one claim keeps: a worker holds them until the claim ends.

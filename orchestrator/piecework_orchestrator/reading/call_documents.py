@@ -16,7 +16,7 @@ from piecework.domain import keys, records
 from piecework.domain.budget import NANO
 from piecework.domain.call_record import KEY_LENGTH, CallRecord, read_records
 from piecework.domain.chunk import Chunk
-from piecework.domain.identity import function_name
+from piecework.domain.identity import function_words
 from piecework.domain.job import Job
 from piecework.domain.kept_call import read_kept
 from piecework.domain.moments import iso, moment
@@ -223,7 +223,7 @@ def effect_document(row: EffectRow) -> Document:
         end="made" if row.state in {"DONE", "COMPENSATED"} else "cut off",
         stage=row.stage,
         dependency=row.dependency,
-        function=function_name(row.called),
+        function=function_words(row.called, with_version=False),
         asked_at=round(began * 1000),
         took_ms=round(took * 1000),
     )

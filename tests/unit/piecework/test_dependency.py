@@ -123,3 +123,8 @@ def test_key_ttl_s_is_only_for_providers_that_receive_a_key() -> None:
     assert Dependency("shop", key_ttl_s=31, **kept).may_have_forgotten(31)
     assert not Dependency("shop", key_ttl_s=31, **kept).may_have_forgotten(30.9)
     assert not Dependency("shop", **kept).may_have_forgotten(10**9)
+
+
+@pytest.mark.parametrize("word", ["everything", "", "ALL", True])
+def test_a_word_that_keeps_no_known_calls_is_refused(word: Any) -> None:
+    assert "write failed, all, none or None" in refused(record_calls=word)

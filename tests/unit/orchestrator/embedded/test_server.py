@@ -72,13 +72,9 @@ def test_an_interrupted_start_leaves_no_server(
     with pytest.raises(KeyboardInterrupt):
         server.start(fake_python(tmp_path, SERVES), tmp_path, "us-east-1")
 
-    left = subprocess.run(
-        ["/bin/ps", "-ww", "-e", "-o", "command="],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert str(tmp_path) not in left
+    pid = int(next(tmp_path.glob("*.pid")).read_text("utf-8"))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_down_stops_the_server_of_a_killed_up_in_a_renamed_folder(

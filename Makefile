@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
-	bench bench-full commands large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
+	bench bench-full commands cores large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ bench-full: setup ## the same in full sizes, written to docs/performance.md (an 
 
 commands: setup ## the CPU of what a person types: version, list, submit of one row (ARGS="--rounds 9")
 	@$(BIN)/python -m bench.commands $(ARGS)
+
+cores: setup ## drain with one and with two processes of a worker: chunks a second, ratios (ARGS="--chunks 200")
+	@$(BIN)/python -m bench.cores $(ARGS)
 
 large-job: setup ## what a person sees of a job of 1,000,000 chunks: CPU, memory, requests (ARGS="--chunks 100000")
 	@$(BIN)/python -m bench.large_job $(ARGS)

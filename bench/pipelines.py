@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +40,17 @@ def tasks() -> protocol.Tasks:
 async def task(ctx: Context[Task]) -> int:
     """Do a task of W1 or W3."""
     await tasks().aperform(f"{ctx.job}.{ctx.payload.n}")
+    return ctx.payload.n
+
+
+async def compute(ctx: Context[Task]) -> int:
+    """Use the CPU for some time; a stage that computes blocks the event loop."""
+    name, config = f"{ctx.job}.{ctx.payload.n}", tasks().config
+    tasks().ledger.start(name)
+    until = time.thread_time() + config.sleep_s
+    while time.thread_time() < until:
+        pass
+    tasks().ledger.done(name)
     return ctx.payload.n
 
 
@@ -85,5 +97,6 @@ async def done(ctx: Results) -> int:
 
 
 plain = Pipeline("plain", payload=Task, stages=[Stage(task)])
+computing = Pipeline("computing", payload=Task, stages=[Stage(compute)])
 held = Pipeline("held", payload=Task, stages=[Stage(hold)])
 calling = Pipeline("calling", payload=Task, stages=[Stage(call_all)], join=done)

@@ -23,12 +23,19 @@ OPEN = frozenset({"SUBMITTING", "RUNNING", "FINALIZING", "CANCELLING", "REOPENIN
 
 @dataclass
 class PieceworkAdapter:
-    """One job of Piecework, or several."""
+    """One job of Piecework, or several.
+
+    Attributes:
+        processes: The processes of a worker.
+        pipeline: One of `bench.pipelines`; empty: that of the workload.
+    """
 
     env: BenchEnvironment
     name: str = "piecework"
     jobs: list[str] = field(default_factory=lambda: ["job-1"])
     settings: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
+    pipeline: str = ""
 
     def setup(self) -> None:
         """Deploy the data stack, and write the manifest."""
@@ -71,7 +78,8 @@ class PieceworkAdapter:
 
     def enqueue(self) -> Mapping[str, float]:
         """Submit the manifest in a separate process."""
-        pipeline = "calling" if self.env.config.workload == "W2b" else "plain"
+        usual = "calling" if self.env.config.workload == "W2b" else "plain"
+        pipeline = self.pipeline or usual
         module = [sys.executable, "-m", "bench.submitting"]
         command = [*module, pipeline, str(self.manifest), *self.jobs]
         said = run(command, self.environment, self.env.folder / "submit.log")
@@ -82,11 +90,17 @@ class PieceworkAdapter:
         """Start a worker, as a user would."""
         module = [sys.executable, "-m", "piecework_worker"]
         command = [*module, "--pipelines", "bench.pipelines"]
+        if self.processes > 1:
+            command += ["--processes", str(self.processes)]
         return start(command, self.environment, self.log)
 
     def ready(self) -> bool:
         """Return whether a worker consumes messages."""
-        return "worker.started" in self.log.read_text(encoding="utf-8")
+        return self.started() > 0
+
+    def started(self) -> int:
+        """Return how many processes of workers have started."""
+        return self.log.read_text(encoding="utf-8").count("worker.started")
 
     def settled(self) -> bool:
         """Return whether each job has ended."""

@@ -382,13 +382,25 @@ class EventRow(Row):
         return {name: v for name, v in self.item.items() if name not in hidden}
 
 
+#: Between the name of a worker and the id of one of its processes.
+PROCESS: Final = "+"
+
+
+def worker_of(owner: str) -> str:
+    """Return the worker whose process owns a chunk; most workers have one process."""
+    return owner.partition(PROCESS)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow(Row):
     """The last report of a worker; it is for operators: no claim depends on it."""
 
     WHAT = "The report of a worker"
 
-    worker = Text("Its name, as on the chunks that it owns.")
+    worker = Text(
+        "Its name. The chunks that it owns have it, and one of several processes adds "
+        "its own number."
+    )
     pipelines = Decoded(name_set, "The pipelines that it runs.", kind="set")
     code_versions = Decoded(
         mapping, "The code version of each pipeline, by its name.", kind="map"

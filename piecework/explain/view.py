@@ -11,7 +11,7 @@ from typing import Final
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso, moment
-from piecework.domain.rows import WorkerRow
+from piecework.domain.rows import WorkerRow, worker_of
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.explain.findings import FINDINGS, Finding
 from piecework.explain.situation import Situation
@@ -147,6 +147,10 @@ class View:
         """All workers that reported, by name."""
         return {worker.worker: worker for worker in self.at.workers or ()}
 
+    def owner_of(self, chunk: Chunk) -> WorkerRow | None:
+        """Return the last report of the worker that owns a chunk; None: it has none."""
+        return self.owners.get(worker_of(chunk.claimed_by))
+
     def due_since(self, chunk: Chunk) -> float:
         """Return since when a chunk may be claimed; infinite: it may not."""
         job = self.at.job
@@ -164,7 +168,7 @@ class View:
 
         If it renewed the lease after the report was due, only the report failed.
         """
-        owner, now = self.owners.get(chunk.claimed_by), self.at.now
+        owner, now = self.owner_of(chunk), self.at.now
         renewed = self.renewed_at(chunk)
         if owner and owner.is_late(now) and renewed <= moment(owner.due_at):
             return True
@@ -177,7 +181,7 @@ class View:
 
     def lease_of(self, chunk: Chunk) -> float:
         """Return the seconds of the lease of a RUNNING chunk."""
-        owner = self.owners.get(chunk.claimed_by)
+        owner = self.owner_of(chunk)
         return self.at.lease_s if owner is None else owner.lease_s
 
     def pause_of(self, dependency: str) -> str | None:

@@ -397,6 +397,12 @@ _WORKER: Final = {
         "pid stage reason",
         "warning",
     ),
+    "worker.process_replaced": event(
+        "one of several processes of the worker ended, and is started again after this "
+        "time; a negative exit code is the number of the signal that killed it",
+        "number exit_code delay_s",
+        "warning",
+    ),
     "worker.stopping": event("the worker receives no more messages", "in_progress"),
     "worker.stopped": event("the worker has ended"),
     "worker.signal_restored": event(

@@ -40,8 +40,8 @@ from piecework_simulation.aws.conflicts import IN_TRUE_TIME_S, Conflicts
 from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_simulation.aws.s3 import S3, pages
 from piecework_simulation.aws.sqs import SQS
-from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
+from piecework_worker.process import serve
 from piecework_worker.report import report_until
 from piecework_worker.services import open_services, queues_of
 from piecework_worker.worker import Worker

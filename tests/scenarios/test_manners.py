@@ -16,8 +16,8 @@ import pytest
 
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework_worker import ecs
-from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.health import find_problem
+from piecework_worker.process import run_side_tasks
 from piecework_worker.stopping import Stop
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.scenarios import pipelines

@@ -10,7 +10,8 @@ from typing import Any
 from piecework.loading import load_pipelines
 from piecework.settings import load_settings
 from piecework_simulation.in_process import InProcessAws
-from piecework_worker.__main__ import make_parser, parse_queue, serve
+from piecework_worker.__main__ import make_parser
+from piecework_worker.process import parse_queue, serve
 from piecework_worker.report import report_until
 from piecework_worker.services import open_services, queues_of
 from piecework_worker.worker import Worker

@@ -45,7 +45,7 @@ from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.runtimes import open_runtime
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
-from piecework_worker.__main__ import serve
+from piecework_worker.process import serve
 from piecework_worker.report import report_until
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker

@@ -29,7 +29,7 @@ from piecework.settings import load_settings
 from piecework.store.completion import all_chunks
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
-from piecework_worker.__main__ import serve
+from piecework_worker.process import serve
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 

@@ -13,9 +13,11 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
+from piecework.domain.rows import PROCESS
+from piecework_worker.siblings import Workload
 
 if TYPE_CHECKING:
     import aiohttp
@@ -175,22 +177,6 @@ AGENT = "ECS_AGENT_URI"
 POLL_S = 1.0
 
 
-class Workload(Protocol):
-    """The worker's chunks and its intake."""
-
-    def lease_count(self) -> int:
-        """Return how many chunks it has claimed."""
-        ...
-
-    def count_unfinished(self) -> int:
-        """Return its active tasks and receives, each of which may claim a chunk."""
-        ...
-
-    def pause_intake(self, *, on: bool) -> None:
-        """Pause or resume the intake of new chunks."""
-        ...
-
-
 @dataclass(slots=True)
 class Protection:
     """Controls the protection of this task, which starts unprotected."""
@@ -243,8 +229,6 @@ class Protection:
 
 
 # ── read the metadata of this ECS task ────────────────────────────────────────
-
-METADATA = "ECS_CONTAINER_METADATA_URI_V4"
 #: Characters of a task's id in the worker's name: enough to be unique.
 TASK_ID_CHARS = 12
 ID = re.compile(r"[0-9a-zA-Z-]{1,64}")
@@ -258,6 +242,7 @@ class Task:
         desired_status: RUNNING, or STOPPED once ECS ends the task.
         image: The digest of its image; empty: it has several, or no digest.
         memory_mb: The megabytes of its memory; 0: the agent does not say.
+        cpus: Its vCPUs; 0: the agent does not say.
     """
 
     id: str
@@ -265,6 +250,7 @@ class Task:
     desired_status: str
     image: str = ""
     memory_mb: int = 0
+    cpus: float = 0.0
 
 
 async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
@@ -284,14 +270,15 @@ async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
         telemetry.emit(log, "ecs.refused", about="metadata", reason="no TaskARN")
         return None
     zone, desired = told.get("AvailabilityZone", ""), told.get("DesiredStatus", "")
-    return Task(task, str(zone), str(desired), image_of(told), memory_of(told))
+    memory_mb, cpus = int(limit_of(told, "Memory")), limit_of(told, "CPU")
+    return Task(task, str(zone), str(desired), image_of(told), memory_mb, cpus)
 
 
-def memory_of(told: dict[str, Any]) -> int:
-    """Return the megabytes of a task's memory, from its metadata; 0: unknown."""
+def limit_of(told: dict[str, Any], name: str) -> float:
+    """Return a limit of a task, from its metadata; 0: unknown."""
     limits = told.get("Limits")
-    found = limits.get("Memory") if isinstance(limits, dict) else None
-    return int(found) if isinstance(found, int | float) else 0
+    found = limits.get(name) if isinstance(limits, dict) else None
+    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def image_of(told: dict[str, Any]) -> str:
@@ -305,6 +292,11 @@ def image_of(told: dict[str, Any]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def worker_name(task: Task | None, host: str, pid: int) -> str:
-    """Return the worker's name: its task's id, or else its host, and its pid."""
-    return f"{task.id[:TASK_ID_CHARS] if task else host}-{pid}"
+def worker_name(task: Task | None, host: str, pid: int, parent: int = 0) -> str:
+    """Return the worker's name: its task's id, or else its host, and its pid.
+
+    A process of several has the name of the worker, which is that of their `parent`,
+    and its own pid. So what it reserves stays apart, also from what a dead process had.
+    """
+    place = task.id[:TASK_ID_CHARS] if task else host
+    return f"{place}-{parent}{PROCESS}{pid}" if parent else f"{place}-{pid}"

@@ -47,11 +47,16 @@ POLL_S = 1.0
 
 
 def stop_limit_mb(
-    set_mb: int, task_mb: int, cgroup_limits: Sequence[Path] = CGROUP_LIMITS
+    set_mb: int,
+    task_mb: int,
+    cgroup_limits: Sequence[Path] = CGROUP_LIMITS,
+    *,
+    share: int = 1,
 ) -> int:
     """Return the megabytes at which a worker stops; 0: it has no limit.
 
-    That is the setting, or else a share of the memory of its ECS task and container.
+    That is the setting, or else a part of the memory of its ECS task and container,
+    which `share` processes have together.
     """
     if set_mb:
         return set_mb
@@ -60,7 +65,7 @@ def stop_limit_mb(
         with suppress(OSError, ValueError):  # no such file, or "max"
             found.append(int(path.read_text()) // MEGABYTE)
     known = [mb for mb in found if 0 < mb < MOST_MB]
-    return int(min(known, default=0) * STOP_SHARE)
+    return int(min(known, default=0) * STOP_SHARE / share)
 
 
 async def stop_at_memory_limit(

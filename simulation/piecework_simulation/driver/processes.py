@@ -57,8 +57,8 @@ from piecework_simulation.engine.runtimes import open_runtime
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 from piecework_simulation.provider import CALL_TOKENS
-from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
+from piecework_worker.process import serve
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 

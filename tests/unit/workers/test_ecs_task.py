@@ -23,17 +23,21 @@ async def test_a_task_is_known_by_what_the_agent_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "memory_mb"),
-    [({"CPU": 0.5, "Memory": 1024}, 1024), ({"CPU": 0.5}, 0), ("none", 0)],
+    ("limits", "memory_mb", "cpus"),
+    [
+        ({"CPU": 0.5, "Memory": 1024}, 1024, 0.5),
+        ({"CPU": 2}, 0, 2.0),
+        ("none", 0, 0.0),
+    ],
 )
-async def test_the_memory_of_a_task_is_what_the_agent_says(
-    limits: Any, memory_mb: int
+async def test_the_memory_and_the_cores_of_a_task_are_what_the_agent_says(
+    limits: Any, memory_mb: int, cpus: float
 ) -> None:
     async with agent() as stub:
         stub.task |= {"Limits": limits}
         task = await current_task(f"{stub.url}/v4/c1", Log())
     assert task is not None
-    assert memory_mb == task.memory_mb
+    assert (memory_mb, cpus) == (task.memory_mb, task.cpus)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +94,17 @@ async def test_outside_of_ecs_no_agent_is_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "name"),
-    [(Task(TASK, "", ""), "158d1c8083dd-7"), (None, "machine-7")],
+    ("task", "parent", "name"),
+    [
+        (Task(TASK, "", ""), 0, "158d1c8083dd-7"),
+        (None, 0, "machine-7"),
+        (None, 5, "machine-5+7"),
+    ],
 )
 def test_a_worker_has_the_name_of_its_task_else_of_its_machine(
-    task: Task | None, name: str
+    task: Task | None, parent: int, name: str
 ) -> None:
-    assert name == worker_name(task, "machine", 7)
+    assert name == worker_name(task, "machine", 7, parent)
 
 
 async def test_a_signal_is_logged_with_the_desired_status_of_the_task() -> None:

@@ -59,6 +59,8 @@ def test_a_worker_stops_at_a_share_of_the_memory_that_it_has(
         files.append(tmp_path / str(number))
         files[-1].write_text(f"{text}\n")
     assert stops_at == stop_limit_mb(set_mb, task_mb, files)
+    shared = stop_limit_mb(set_mb, task_mb, files, share=2)
+    assert shared == (set_mb or stops_at // 2)  # the setting is of one process
 
 
 @virtually

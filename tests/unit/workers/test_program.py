@@ -10,7 +10,7 @@ import pytest
 
 from piecework.domain.versions import version_line
 from piecework.settings import Settings
-from piecework_worker import __main__ as program
+from piecework_worker import process as program
 from piecework_worker.__main__ import main
 from tests.unit.workers.isolation.forking import meet
 
@@ -47,8 +47,7 @@ def test_it_says_what_it_takes(
 def test_each_call_of_a_plain_client_has_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def run_services(settings: Any, *_: Any, reconcile: bool) -> int:
-        del settings, reconcile
+    async def run_services(*_: Any, **__: Any) -> int:
         return await meet(None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(program, "run_services", run_services)

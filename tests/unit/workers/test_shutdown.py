@@ -115,7 +115,7 @@ async def test_what_a_stage_does_to_a_handler_is_undone(
 #: A process that does something and then ends as a worker does.
 LEAVES = """
 import asyncio, atexit, os, sys, threading, time
-from piecework_worker import __main__ as program
+from piecework_worker import process as program
 from piecework_worker.stopping import leave
 
 async def hang():

@@ -12,8 +12,9 @@ import pytest
 from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework_worker import report
-from piecework_worker.__main__ import run_side_tasks
-from piecework_worker.ecs import AGENT, METADATA
+from piecework_worker.cores import METADATA
+from piecework_worker.ecs import AGENT
+from piecework_worker.process import run_side_tasks
 from piecework_worker.stopping import Stop
 from tests.unit.workers.ecs_stub import Agent, agent, until
 from tests.unit.workers.on_the_model import worker_services

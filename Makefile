@@ -269,7 +269,7 @@ lowest: setup ## run the unit tests on the lowest versions of all dependencies (
 beside: setup ## import Piecework beside the newest instructor, langchain, fastapi, openai (needs the index)
 	@VENV=$(VENV) UV=$(UV) sh requirements/environments.sh beside
 
-frameworks: setup ## run the examples for LangGraph and Temporal inside both (needs the index)
+frameworks: setup ## kill agents of other frameworks in each step; run the examples for LangGraph and Temporal (needs the index)
 	@VENV=$(VENV) UV=$(UV) sh requirements/environments.sh frameworks $(ARGS)
 
 house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit

@@ -248,6 +248,8 @@ class Calls(Protocol):
 
 #: What makes the calls in the stage that runs now; None: no stage runs.
 CURRENT: ContextVar[Calls | None] = ContextVar("CURRENT", default=None)
+#: The tool of an agent that is a pure call and runs now; empty: none runs.
+INSIDE: ContextVar[str] = ContextVar("INSIDE", default="")
 
 
 @contextmanager
@@ -289,6 +291,14 @@ class DeclaredCall(Generic[P, R]):
         calls = CURRENT.get()
         if calls is not None:
             return await calls.call(self.dependency, self.function, *args, **kwargs)
+        if (tool := INSIDE.get()) and self.dependency.effect is not Effect.PURE:
+            raise UsageError(
+                f"{self.function.__qualname__} has an effect, and the tool {tool!r} "
+                "that calls it is declared as pure.",
+                code="pipeline.declaration.invalid",
+                next_step=f'Write tools={{"{tool}": None}}: the tool then runs in the '
+                "stage, and remembers its calls one by one.",
+            )
         if takes_key(self.function):
             kwargs.setdefault(KEY, uuid.uuid4().hex)
         return await self.function(*args, **kwargs)

@@ -2,7 +2,8 @@
 # Install Piecework into an environment of its own, which needs a package index:
 #   lowest   the lowest version that each floor allows; run the unit tests there
 #   beside   the newest instructor, langchain, fastapi and openai beside Piecework
-#   frameworks   LangGraph and Temporal; run the examples for them there
+#   frameworks   agents, LangGraph and Temporal; run their agents and examples there,
+#                the agents also on the lowest versions that the extras allow
 # Called by `make lowest`, `make beside` and `make frameworks` with VENV and UV set.
 set -eu
 
@@ -84,10 +85,22 @@ print(' '.join(f'{name}={version(name)}' for name in names))
 frameworks() {
     make_environment "$tools/frameworks"
     install --requirement requirements/frameworks.txt
-    install --constraint requirements/frameworks.txt --editable .
-    "$UV" pip list --quiet --python "$python" | grep -E '^(langgraph|temporal(io|-bin)|pydantic) '
+    install --constraint requirements/frameworks.txt --editable ".[cli]"
+    versions
     # Temporal's server needs the name of a user, which a container may not set.
     USER=${USER:-piecework} "$python" -m pytest -q -p no:cacheprovider verification/frameworks "$@"
+    make_environment "$tools/frameworks-lowest"
+    install --resolution lowest-direct --editable ".[cli,pydantic-ai]"
+    install pytest pytest-asyncio pytest-timeout
+    versions
+    # The plugin of an old anyio does not know the newest pytest.
+    "$python" -m pytest -q -p no:cacheprovider -p no:anyio \
+        verification/frameworks/test_agents.py verification/frameworks/test_drawn_anew.py "$@"
+}
+
+versions() {
+    "$UV" pip list --quiet --python "$python" |
+        grep -E '^(langgraph|temporal(io|-bin)|pydantic|pydantic-ai-slim) '
 }
 
 command=$1

@@ -1062,6 +1062,13 @@ ROWS: Final = (
         f"Make the stage `async def`, and await the call in it. Then run {REDRIVE}.",
     ),
     Code(
+        "pipeline.call.streamed",
+        PERMANENT,
+        "An agent streams the answer of its model in a stage. A stream is not stored, "
+        "so each run of the stage would pay for it again. Nothing was sent.",
+        f"Call `agent.run` without a handler of events. Then run {REDRIVE}.",
+    ),
+    Code(
         "pipeline.call.indistinct",
         PERMANENT,
         "A stage called a lambda, a function in a function, or a method of an object. "

@@ -21,6 +21,7 @@ EXTRAS: Final = {
     "jinja2": "cli",
     "opentelemetry": "otel",
     "prometheus_client": "prometheus",
+    "pydantic_ai": "pydantic-ai",
     "pyarrow": "data",
     "pypdfium2": "documents",
     "rich": "cli",

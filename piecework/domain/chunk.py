@@ -117,6 +117,10 @@ class Chunk:
         "The generation since which its payload differs from the submitted one; None: "
         "it does not."
     )
+    repeats_in_gen = OptionalNumber(
+        "The generation in which an operator let acts of its repeated stages happen "
+        "twice; None: none did."
+    )
     started_at = OptionalText(
         "When its present or last stage started; empty: it was never claimed."
     )

@@ -118,6 +118,9 @@ class StageRow(Row):
         "How many stages of the chunk were complete with it; 0: it is not known."
     )
     is_compensable = Flag("Whether the stage had a compensation.", "compensable")
+    edited_by = OptionalText(
+        "The operator who gave it another value; empty: it has its own."
+    )
     shape = OptionalText(
         "The shape of the pipeline that completed it; empty: that of the job."
     )

@@ -1382,6 +1382,32 @@ ROWS: Final = (
         "Resolve the effect first: `piecework effects list JOB` lists it.",
     ),
     Code(
+        "redrive.value.invalid",
+        PERMANENT,
+        "The new value of a completed stage is not valid.",
+        "Correct the JSON of `--value`; `--dry-run` with `--pipeline` checks it.",
+    ),
+    Code(
+        "redrive.stage.unknown",
+        PERMANENT,
+        "The pipeline of the job has no such stage to run from.",
+        "List the completed stages with `piecework chunks show JOB CHUNK`.",
+    ),
+    Code(
+        "redrive.stage.before_pivot",
+        PERMANENT,
+        "A chunk would run its pivot again. After its pivot it only goes forward.",
+        "Name a stage after the pivot, or redrive it without `--from`.",
+    ),
+    Code(
+        "redrive.effect.repeated",
+        PERMANENT,
+        "A chunk would run stages again that have acted. A call with other arguments "
+        "would happen a second time.",
+        "`--dry-run` lists what they did. Add `--repeat-effects` if that may happen "
+        "twice, or name a later stage.",
+    ),
+    Code(
         "redrive.compensation.unknown",
         PERMANENT,
         "The compensation of a dead chunk cannot run again. The chunk died before its "

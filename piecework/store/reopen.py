@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -41,6 +41,21 @@ class Schedule:
     due: float
 
 
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """From where a reopened chunk runs stages again that have completed.
+
+    Attributes:
+        stage: The stage at which it continues.
+        stages: The entries of the stages that it keeps: the others never ran.
+        repeats: Whether the operator lets their acts happen twice.
+    """
+
+    stage: str
+    stages: Mapping[str, Mapping[str, Any]]
+    repeats: bool = False
+
+
 class Continuation(Protocol):
     """A failed compensation that a reopened chunk continues."""
 
@@ -55,12 +70,14 @@ class Reopening:
     Attributes:
         also: Further writes of the transaction, such as the closing of a dead letter.
         compensation: The compensation that the chunk runs again; None: it goes forward.
+        restart: The completed stages that run again; None: it keeps all.
     """
 
     patched: Patched | None = None
     schedule: Schedule | None = None
     also: Sequence[ItemWrite] = field(default=())
     compensation: Continuation | None = None
+    restart: Restart | None = None
 
 
 async def reopen_chunk(
@@ -71,7 +88,9 @@ async def reopen_chunk(
     It continues at `resume_at`, the first incomplete or compensated stage; without it,
     at its cursor. The fence keeps rising, so that no claim of an earlier
     generation is valid. A dead chunk stores which dead letter it replays. A chunk that
-    compensates again stays at its cursor, and its claims only compensate.
+    compensates again stays at its cursor, and its claims only compensate. With a
+    `restart` the row no longer names the stages that run again. It still names what it
+    named when it was read: only a claim completes a stage, and an ended chunk has none.
     """
     how = how or Reopening()
     check = table.item_write(
@@ -131,6 +150,11 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> ItemWrite
             "payload": how.patched.payload,
             "sha256": how.patched.payload_sha256,
         }
+    if how.restart is not None:
+        assignments += ", stages = :stages"
+        values |= {"stage": how.restart.stage, "stages": dict(how.restart.stages)}
+        if how.restart.repeats:
+            assignments += ", repeats_in_gen = :next"
     if how.schedule is None:
         removed += ", retry_at, redispatch_at"
     else:

@@ -61,6 +61,7 @@ COMMAND_OF = {
     "budgets": "budgets list",
     "set_daily_budget": "budgets set",
     "retry": "jobs retry",
+    "run_again_plan": "jobs retry",
     "delete": "jobs delete",
     "pause": "jobs pause",
     "resume": "jobs resume",

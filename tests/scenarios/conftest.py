@@ -65,6 +65,9 @@ ALL = {
         pipelines.posting,
         pipelines.noticing,
         pipelines.booking,
+        pipelines.faxing_late,
+        pipelines.selling,
+        pipelines.selling_past_pivot,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.

@@ -616,3 +616,68 @@ async def send_number(ctx: Context[Item]) -> int:
 
 noticing = Pipeline(name="noticing", payload=Item, stages=[Stage(send_notice)])
 booking = Pipeline(name="booking", payload=Item, stages=[Stage(send_number)])
+
+
+# ── a stage that runs again, before one with an effect ──────────────────────
+
+
+async def rate(n: int, *, idempotency_key: str) -> int:
+    """Rate a number: a paid answer."""
+    note("rated", n, idempotency_key)
+    return n * 10
+
+
+async def charge(cents: int, *, idempotency_key: str) -> str:
+    """Charge: an act of which the bank keeps a line."""
+    note("charged", cents, idempotency_key)
+    return f"receipt {cents}"
+
+
+async def price(ctx: Context[Item]) -> int:
+    """Return a price, which is another one on each run."""
+    note("priced", ctx.payload.n)
+    return await ctx.call(model, rate, ctx.payload.n) + surcharge()
+
+
+def surcharge() -> int:
+    """Return what the scenario adds to each price."""
+    added = Path(f"{os.environ['SCENARIO_LEDGER']}.price")
+    return int(added.read_text()) if added.exists() else 0
+
+
+async def settle_price(ctx: Context[Item]) -> str:
+    """Charge the price."""
+    return await ctx.call(shop, charge, ctx.result(price))
+
+
+async def ship(ctx: Context[Item]) -> str:
+    """Fail until the trouble is removed."""
+    if not fixed():
+        raise PermanentError("no carrier", code="tool.stock.none")
+    return f"shipped for {ctx.result(settle_price)}"
+
+
+async def pack_up(ctx: Context[Item]) -> int:
+    """Have a name between the effect and the failure."""
+    note("packed", ctx.payload.n)
+    return ctx.payload.n
+
+
+faxing_late = Pipeline(
+    name="faxing-late", payload=Item, stages=[Stage(pack_up), Stage(send_fax)]
+)
+selling = Pipeline(
+    name="selling",
+    payload=Item,
+    stages=[Stage(price), Stage(settle_price), Stage(pack_up), Stage(ship)],
+)
+selling_past_pivot = Pipeline(
+    name="selling-past-pivot",
+    payload=Item,
+    stages=[
+        Stage(price),
+        Stage(settle_price, pivot=True),
+        Stage(pack_up),
+        Stage(ship),
+    ],
+)

@@ -11,7 +11,7 @@ from piecework.domain.moments import iso
 from piecework.domain.outcome import Released
 from piecework.domain.states import JobStatus
 from piecework.saga.compensation import CANCEL_CODE
-from piecework.store.reopen import reopen_chunk
+from piecework.store.reopen import Reopening, Restart, reopen_chunk
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
 
@@ -106,6 +106,29 @@ async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(
     await store.put_job(JobStatus.REOPENING, gen=5)
     assert await reopen_chunk(store.table, chunk, 5) is False
     assert (await store.item())["status"] == "DEAD"
+
+
+async def test_stages_that_run_again_are_named_no_more_and_the_others_stay(
+    store: Store,
+) -> None:
+    first, second = {"fence": 1, "value": "1"}, {"fence": 2, "value": "2"}
+    stages = {"first": first, "second": second}
+    chunk = await store.put_chunk(status="DEAD", stage="third", stages=stages)
+    restart = Restart("second", {"first": first}, repeats=True)
+    how = Reopening(restart=restart)
+    for status, gen in ((JobStatus.RUNNING, 5), (JobStatus.REOPENING, 6)):
+        await store.put_job(status, gen=gen)
+        written, _ = await store.does(reopen_chunk(store.table, chunk, 5, how))
+        assert (written, stages) == (False, (await store.item())["stages"])
+    await store.put_job(JobStatus.REOPENING, gen=5)
+    assert await reopen_chunk(store.table, chunk, 5, how) is True
+    item = await store.item()
+    assert ("second", {"first": first}) == (item["stage"], item["stages"])
+    assert (5, "PENDING") == (item["repeats_in_gen"], item["status"])
+    # A second operator has read the same, and changes nothing any more.
+    late = Reopening(restart=Restart("first", {}))
+    assert await reopen_chunk(store.table, chunk, 5, late) is False
+    assert item == await store.item()
 
 
 async def test_a_released_recovery_claim_returns_no_attempt(store: Store) -> None:

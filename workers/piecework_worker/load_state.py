@@ -103,11 +103,12 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
 
     Calls of the same version of the code are left out: what it asks for does not depend
     on a change. So are those before an operator gave the chunk another payload, because
-    this asks for other calls, and those before an operator accepted the change.
+    this asks for other calls. So are those before an operator accepted the change, or
+    let the acts of stages that run again happen twice.
     """
     accepted_at = accepted_until(job, chunk_run)
     completed, chunk = chunk_run.checkpoints.completed, chunk_run.claim.chunk
-    patched_in = chunk.patched_in_gen or 0
+    patched_in = max(chunk.patched_in_gen or 0, chunk.repeats_in_gen or 0)
     undone = last_compensated(work)
     known, unasked = set[str](), dict[str, EarlierCall]()
     refused, over = dict[str, EarlierCall](), list[EarlierCall]()

@@ -14,6 +14,13 @@ from piecework.domain.refs import ChunkRef
 from piecework.errors import UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
+from piecework_orchestrator.cli.again import (
+    FromOption,
+    RepeatOption,
+    ValueOption,
+    make_again,
+    show_again,
+)
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_edit import (
     NewPayloads,
@@ -55,6 +62,7 @@ from piecework_orchestrator.dead_letters.closing import (
 from piecework_orchestrator.dead_letters.compensate import only_uncompensated
 from piecework_orchestrator.dead_letters.letters import chunk_name
 from piecework_orchestrator.operate.effects import effects_of_letters
+from piecework_orchestrator.operate.run_again import dead_chunks
 from piecework_orchestrator.reading.selection import Filter
 from piecework_orchestrator.reading.times import parse_limit
 
@@ -102,9 +110,13 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     pipeline: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Check new payloads against this `module:pipeline`."
+            metavar="NAME",
+            help="Check new payloads and values against this `module:pipeline`.",
         ),
     ] = "",
+    from_: FromOption = "",
+    value: ValueOption = "",
+    repeat_effects: RepeatOption = False,
     canary: Annotated[
         int,
         typer.Option(
@@ -130,21 +142,28 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
 
     Their chunks are processed again, in a new generation of their job. The command
     skips a job that cannot be reopened now, and a dead letter that cannot be read. The
-    exit code is then 5.
+    exit code is then 5. With --from, completed stages run again, too: the command shows
+    what they did, and refuses to let it happen twice without --repeat-effects.
     """
     wanted = Filter(job, code, fingerprint, stage, since, chunk)
 
     async def run(client: Client, out: Output) -> int:
-        edit_ = make_edit(edit, patch, pipeline)
-        options = RedriveOptions(edit_, rate, canary, parse_limit(timeout))
+        edit_ = make_edit(edit, patch, "" if value else pipeline)
+        again = make_again(from_, value, pipeline, repeats=repeat_effects)
+        options = RedriveOptions(edit_, rate, canary, parse_limit(timeout), again=again)
         rt = client.runtime
         damaged: list[ChunkRef] = []
         selection = await select_open(rt, wanted, damaged, limit)
         payloads = await preview_payloads(rt, selection.letters, edit_)
         warn_of_edit(out, selection, payloads, edit_)
         await warn_of_effects(rt, out, selection)
+        chunks = dead_chunks(rt, selection.letters)
+        preview = await show_again(rt, out, chunks, again)
         if dry_run:
             await remark_on_skipped(rt, selection, out.tell)
+            if preview is not None and not out.table:
+                out.document(preview.document, lambda _: None)
+                return tell_unreadable(out, damaged)
             show_redrive(rt, out, selection, payloads)
             return tell_unreadable(out, damaged)
         require_reason(reason, "redrive", selection)
@@ -156,7 +175,8 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
 
     def check() -> None:
         wanted.check()
-        make_edit(edit, patch, pipeline)
+        make_edit(edit, patch, "" if value else pipeline)
+        make_again(from_, value, pipeline, repeats=repeat_effects)
         if timeout and not canary:
             message = "--timeout is valid only with --canary."
             raise UsageError(message, next_step="Add --canary K.")

@@ -19,6 +19,7 @@ from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.dead_letters.closing import Redriven, RedriveOptions
 from piecework_orchestrator.dead_letters.compensate import HandOutcome
 from piecework_orchestrator.dead_letters.redrive import Edit
+from piecework_orchestrator.operate.run_again import RunAgain
 
 __all__ = [
     "AnswerLink",
@@ -34,6 +35,7 @@ __all__ = [
     "JobView",
     "RedriveOptions",
     "Redriven",
+    "RunAgain",
     "SyncClient",
     "SyncJob",
     "TaskSize",

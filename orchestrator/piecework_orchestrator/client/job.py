@@ -81,6 +81,11 @@ from piecework_orchestrator.operate.effects import (
 )
 from piecework_orchestrator.operate.pause import pause, resume
 from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.operate.run_again import (
+    RunAgain,
+    chunks_to_retry,
+    preview_run_again,
+)
 from piecework_orchestrator.reading.call_documents import (
     call_document,
     call_documents,
@@ -502,23 +507,48 @@ class JobHandle(Generic[R]):
         reason: str = "",
         deadline: Deadline | None = None,
         *,
+        again: RunAgain | None = None,
         unreadable: list[ChunkRef] | None = None,
         on_progress: Progress = lambda *_: None,
     ) -> int:
         """Reopen the chunks without a result of a job that has ended; return how many.
 
+        `again`: from a completed stage; see `run_again_plan` for what that repeats.
         `unreadable` is as in `Client.dead_letters`; the chunks in it stay dead.
         `on_progress`: called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `job.state.not_finished`; `job.retry.nothing_left`;
-                `job.retry.in_progress`; `job.retry.incomplete`: some chunks are.
+                `job.retry.in_progress`; `job.retry.incomplete`: some chunks are;
+                `redrive.effect.repeated`, `redrive.effect.unresolved`,
+                `redrive.stage.before_pivot`, `redrive.stage.unknown`,
+                `redrive.value.invalid`: of `again`.
         """
         await self._record()
         until = epoch_of(deadline, self.rt.clock())
-        request = RetryRequest(self.ref, self.actor, reason, until, None, on_progress)
+        by = self.ref, self.actor, reason
+        request = RetryRequest(*by, until, progress=on_progress, again=again)
         count, _ = await retry(self.rt, request, unreadable)
         return count
+
+    async def run_again_plan(
+        self, again: RunAgain, chunks: Container[int] | None = None
+    ) -> Document:
+        """Return what running chunks from a completed stage repeats; change nothing.
+
+        `chunks`: only these; None: all without a result. The keys are those of
+        `RunAgainPreview`.
+
+        Raises:
+            UsageError: `redrive.stage.unknown`, `redrive.value.invalid`.
+        """
+        record = await self._record()
+        found = (
+            (job, chunk)
+            async for job, chunk in chunks_to_retry(self.rt, record)
+            if chunks is None or chunk.ref.chunk in chunks
+        )
+        return (await preview_run_again(self.rt, found, again)).document
 
     async def pause(self, reason: str = "") -> JobFacts:
         """Pause the job: calls in flight finish, and no further call starts.

@@ -137,6 +137,7 @@ class SyncJob(Generic[R]):
     changes = Blocking(JobHandle.changes)
     accept_changes = Blocking(JobHandle.accept_changes)
     retry = Blocking(JobHandle.retry)
+    run_again_plan = Blocking(JobHandle.run_again_plan)
     pause = Blocking(JobHandle.pause)
     set_budget = Blocking(JobHandle.set_budget)
     resume = Blocking(JobHandle.resume)

@@ -28,6 +28,7 @@ from piecework_orchestrator.dead_letters.redrive import (
     redrive,
 )
 from piecework_orchestrator.operate.retry import RetryRequest, require_reopenable
+from piecework_orchestrator.operate.run_again import RunAgain
 from piecework_orchestrator.reading.selection import Filter, left_out, select
 
 
@@ -102,6 +103,7 @@ class RedriveOptions:
         rate: Chunks dispatched a second; None: all at once.
         canary: The size of the first wave; 0: redrive all at once.
         timeout_s: Seconds to wait for all waves together; None: no limit.
+        again: The completed stage from which they run again; None: they keep all.
         on_wave: Receives the result of each wave.
         remark: Receives what an operator should know: a skipped job, no worker.
     """
@@ -112,6 +114,7 @@ class RedriveOptions:
     timeout_s: float | None = None
     on_wave: Callable[[WaveResult], None] = lambda _: None
     remark: Callable[[str], None] = lambda _: None
+    again: RunAgain | None = None
 
 
 AT_ONCE: Final = RedriveOptions()
@@ -166,7 +169,15 @@ async def redrive_selected(
 
     def make_request(ref: JobRef, letters: Sequence[DeadLetterRow]) -> RedriveRequest:
         actor, reason = closing.actor, closing.reason
-        return RedriveRequest(ref, letters, actor, reason, options.rate, options.edit)
+        return RedriveRequest(
+            ref,
+            letters,
+            actor,
+            reason,
+            options.rate,
+            options.edit,
+            again=options.again,
+        )
 
     if not options.canary:
         requests = starmap(make_request, selection.by_job.items())

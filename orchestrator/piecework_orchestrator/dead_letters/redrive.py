@@ -46,6 +46,11 @@ from piecework_orchestrator.operate.retry import (
     reopen,
     require_reopenable,
 )
+from piecework_orchestrator.operate.run_again import (
+    RunAgain,
+    require_stage,
+    restart_of,
+)
 from piecework_orchestrator.reading.job_documents import dead_letters_of
 
 # ── discard dead letters ──────────────────────────────────────────────────────
@@ -267,6 +272,7 @@ class RedriveRequest:
     Attributes:
         rate: Chunks dispatched a second; None: all at once.
         edit: The change of their payloads; None: the payloads stay.
+        again: The completed stage from which they run again; None: they keep all.
         compensates: The chunks run their failed compensation again, and nothing else.
     """
 
@@ -277,6 +283,7 @@ class RedriveRequest:
     rate: float | None = None
     edit: Edit | None = None
     compensates: bool = False
+    again: RunAgain | None = None
 
 
 async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
@@ -290,15 +297,25 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_finished`; `redrive.payload.invalid`;
-            `redrive.effect.unresolved`: another payload, and an effect in doubt;
+            `redrive.effect.unresolved`: another payload, and an effect in doubt; what
+            `restart_of` raises;
             `redrive.compensation.unknown`; `redrive.selection.empty`: all of them are
             closed; `job.retry.in_progress`, `job.retry.incomplete`.
     """
     retrying = RetryRequest(
-        request.ref, request.actor, request.reason, rate=request.rate
+        request.ref,
+        request.actor,
+        request.reason,
+        rate=request.rate,
+        again=request.again,
     )
     job = await require_reopenable(rt, retrying)
-    found = [await to_reopen_request(rt, request, letter) for letter in request.letters]
+    if request.again is not None:
+        request.again.check()
+        require_stage(job, request.again.stage)
+    found = [
+        await to_reopen_request(rt, job, request, letter) for letter in request.letters
+    ]
     chunks = [one for one in found if one is not None]
     if job.is_ordered and chunks and not request.compensates:
         dead = {
@@ -318,7 +335,7 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
 
 
 async def to_reopen_request(
-    rt: Runtime, request: RedriveRequest, letter: DeadLetterRow
+    rt: Runtime, job: Job, request: RedriveRequest, letter: DeadLetterRow
 ) -> ReopenRequest | None:
     """Return the chunk of a dead letter with its new payload; None: it is left out."""
     ref = request.ref.chunk(letter.chunk)
@@ -334,9 +351,11 @@ async def to_reopen_request(
     if request.compensates:
         again = await require_compensation(rt, letter)
         return ReopenRequest(chunk, letter, compensation=again)
+    start, actor = request.again, request.actor
+    restart = await restart_of(rt, job, chunk, start, actor) if start else None
     edited = await edit_payload(rt, letter, request.edit) if request.edit else None
     patched = await store_payload(rt, letter, edited) if edited else None
-    return ReopenRequest(chunk, letter, patched)
+    return ReopenRequest(chunk, letter, patched, restart=restart)
 
 
 async def require_compensation(

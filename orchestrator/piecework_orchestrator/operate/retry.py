@@ -39,8 +39,19 @@ from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import OPEN, Closing, is_open
 from piecework.store.paid import usage_of
-from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
+from piecework.store.reopen import (
+    Patched,
+    Reopening,
+    Restart,
+    Schedule,
+    reopen_chunk,
+)
 from piecework.store.table import ItemWrite
+from piecework_orchestrator.operate.run_again import (
+    RunAgain,
+    require_stage,
+    restart_of,
+)
 from piecework_orchestrator.reading.job_documents import (
     dead_letters_of,
     job_facts,
@@ -62,6 +73,7 @@ class RetryRequest:
             force. A deadline that has passed is removed, because it would cancel the
             job again at once.
         rate: Chunks dispatched a second; None: all at once.
+        again: The completed stage from which chunks run again; None: they keep all.
         progress: Called with each step, as by a submit: read, written, sent.
     """
 
@@ -71,6 +83,7 @@ class RetryRequest:
     deadline: float | None = None
     rate: float | None = None
     progress: Progress = lambda *_: None
+    again: RunAgain | None = None
 
     @property
     def closing(self) -> Closing:
@@ -86,12 +99,14 @@ class ReopenRequest:
         letter: Its open dead letter, which is closed in the same transaction.
         patched: Its new payload; None: the payload stays.
         compensation: The failed compensation that it runs again; None: it goes forward.
+        restart: The completed stages that run again; None: it keeps all.
     """
 
     chunk: Chunk
     letter: DeadLetterRow | None = None
     patched: Patched | None = None
     compensation: FailedCompensation | None = None
+    restart: Restart | None = None
 
 
 async def retry(
@@ -108,9 +123,12 @@ async def retry(
             None.
         UsageError: `job.state.not_finished`; `job.retry.nothing_left`: no chunk is
             left to reopen, and the join has run; `job.retry.in_progress`,
-            `job.retry.incomplete`.
+            `job.retry.incomplete`; what `restart_of` raises, before a change.
     """
     job = await require_reopenable(rt, request)
+    if request.again is not None:
+        request.again.check()
+        require_stage(job, request.again.stage)
     to_reopen, damaged, _ = await find_to_reopen(rt, job, request)
     if unreadable is None:
         for letter in damaged:
@@ -155,7 +173,10 @@ async def find_to_reopen(
         elif name in damaged:
             left.append(damaged[name])
         else:
-            to_reopen.append(ReopenRequest(chunk.to_reopen(), letter))
+            again, actor = request.again, request.actor
+            restart = await restart_of(rt, job, chunk, again, actor) if again else None
+            one = ReopenRequest(chunk.to_reopen(), letter, restart=restart)
+            to_reopen.append(one)
             request.progress("read", len(to_reopen))
     return to_reopen, left, discarded
 
@@ -248,6 +269,7 @@ async def reopen(
     await dispatch(rt, job, reopened, rate, request.progress)
     recorded: dict[str, Any] = {"actor": by, "reason": why}
     recorded |= {"gen": job.gen, "chunks": len(reopened)}
+    recorded |= request.again.facts if request.again else {}
     await rt.jobs.record(request.ref, event, recorded)
     if cut_short:
         message = (
@@ -319,7 +341,7 @@ async def reopen_chunks(
             if one.letter
             else []
         )
-        reopening = Reopening(one.patched, slot, also, one.compensation)
+        reopening = Reopening(one.patched, slot, also, one.compensation, one.restart)
         if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
             reopened.append(one.chunk)
             request.progress("written", len(reopened))

@@ -13,7 +13,7 @@ from piecework_orchestrator.reading.job_documents import Document
 from piecework_orchestrator.reading.selection import LetterFilter
 
 #: What an address can name beside a chunk.
-NAMES: Final = ("job", "fingerprint", "effect", "question", "pipeline")
+NAMES: Final = ("job", "fingerprint", "effect", "question", "pipeline", "stage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Preview:
         fields: The fields of the form, without the reason.
         shown: The mark of the dead letters that it would touch; empty: none.
         question: The question that it answers; None: it answers no question.
+        choices: What the address has to name first, as queries; empty: it names all.
         is_closed: There is nothing left to do, so it has no form.
     """
 
@@ -55,6 +56,7 @@ class Preview:
     fields: Sequence[Field] = ()
     shown: str = ""
     question: Document | None = None
+    choices: tuple[tuple[str, Mapping[str, str]], ...] = ()
     is_closed: bool = False
 
 
@@ -63,7 +65,7 @@ class Subject:
     """What an action is about, from its address.
 
     Attributes:
-        job, fingerprint, effect, question, pipeline: Empty: not given.
+        job, fingerprint, effect, question, pipeline, stage: Empty: not given.
         chunk: The number of a chunk; None: not given.
     """
 
@@ -73,6 +75,7 @@ class Subject:
     effect: str = ""
     question: str = ""
     pipeline: str = ""
+    stage: str = ""
 
     @property
     def query(self) -> dict[str, str]:
@@ -111,6 +114,7 @@ class Subject:
         """Return the subject in words."""
         words = {"job": self.job, "chunk": self.named, "cause": self.fingerprint}
         words |= {"question": self.question, "pipeline": self.pipeline}
+        words |= {"from stage": self.stage}
         found = [f"{word} {name}" for word, name in words.items() if name]
         return ", ".join(found) or "all jobs"
 

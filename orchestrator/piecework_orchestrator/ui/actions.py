@@ -46,6 +46,15 @@ ACTIONS: Final = {
         letters.edit,
         shows_payload=True,
     ),
+    "run-again": Action(
+        "Run again from a stage", letters.preview_again, letters.run_again
+    ),
+    "edit-value": Action(
+        "Edit the value of a stage and go on",
+        letters.preview_edit_value,
+        letters.edit_value,
+        shows_payload=True,
+    ),
     "compensate": Action(
         "Compensate again", letters.preview_compensate, letters.compensate
     ),

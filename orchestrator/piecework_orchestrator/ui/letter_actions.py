@@ -13,12 +13,22 @@ from typing import Final
 
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.refs import ChunkRef
 from piecework.errors import UsageError
+from piecework.runtime import Runtime
+from piecework.store.checkpoints import read_work
+from piecework.store.results import NULL
 from piecework_orchestrator.client import Client, Edit, HandOutcome, RedriveOptions
 from piecework_orchestrator.dead_letters.canary import Verdict
 from piecework_orchestrator.dead_letters.compensate import only_uncompensated
 from piecework_orchestrator.dead_letters.letters import chunk_name
 from piecework_orchestrator.dead_letters.redrive import NOTHING_LEFT
+from piecework_orchestrator.operate.run_again import (
+    RunAgain,
+    dead_chunks,
+    preview_run_again,
+    unknown_stage,
+)
 from piecework_orchestrator.reading.times import count
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject
 
@@ -146,6 +156,105 @@ async def edit(client: Client, subject: Subject, fields: Fields) -> str:
     letters = await shown_letters(client, subject, fields)
     done = await client.redrive(letters, fields["reason"], options)
     return f"{count(done.count, 'dead letter')} redriven with a new payload."
+
+
+AGAIN_COLUMNS: Final = ("stage", "called", "state", "number", "if_it_runs_again")
+WORD: Final = Field(
+    "repeats",
+    "Acts of these stages may happen twice",
+    "checkbox",
+    "Without it, a chunk whose stages have acted is refused.",
+)
+
+
+async def preview_again(client: Client, subject: Subject) -> Preview:
+    """Show what running chunks again from a stage repeats."""
+    return await show_again(client, subject, "run again from stage {}", (WORD,))
+
+
+async def show_again(
+    client: Client,
+    subject: Subject,
+    verb: str,
+    fields: Sequence[Field],
+    value: str = "",
+) -> Preview:
+    """List the stages to choose from, or what the chosen one repeats."""
+    rt, found = client.runtime, await letters_of(client, subject)
+    if not subject.stage:
+        return Preview(
+            ("Choose the completed stage.",),
+            choices=tuple(
+                (name, subject.query | {"stage": name})
+                for name in await stages_of(client, found)
+            ),
+        )
+    wanted = RunAgain(subject.stage, value or None)
+    plan = await preview_run_again(rt, dead_chunks(rt, found), wanted)
+    rows = tuple(kind | {"if_it_runs_again": kind["again"]} for kind in plan.kinds)
+    again, usual = count(plan.again, "chunk"), count(plan.as_usual, "chunk")
+    does = verb.format(subject.stage)
+    sentences = [f"{again} will {does}. {usual} will continue without it."]
+    for code, number in plan.refused.items():
+        sentences.append(f"{count(number, 'chunk')} would be refused: {code}.")
+    if not plan.exact:
+        sentences.append("Only the first chunks were read.")
+    told, mark = tuple(sentences), mark_of(found)
+    return Preview(told, rows, AGAIN_COLUMNS, fields, shown=mark)
+
+
+async def stages_of(client: Client, letters: Sequence[DeadLetterRow]) -> list[str]:
+    """Return the stages that the first chunks of dead letters have completed."""
+    names = dict[str, None]()
+    chunks = dead_chunks(client.runtime, letters[:MAX_LISTED])
+    async for _, chunk in chunks:
+        names |= dict.fromkeys(chunk.stages)
+    return list(names)
+
+
+async def run_again(client: Client, subject: Subject, fields: Fields) -> str:
+    """Redrive dead letters from a completed stage."""
+    wanted = RunAgain(subject.stage, None, fields.get("repeats") == "on")
+    letters, options = await shown_letters(client, subject, fields), RedriveOptions
+    done = await client.redrive(letters, fields["reason"], options(again=wanted))
+    return f"{count(done.count, 'dead letter')} redriven from stage {subject.stage}."
+
+
+async def preview_edit_value(client: Client, subject: Subject) -> Preview:
+    """Show the value of a completed stage, to be changed."""
+    text = ""
+    if subject.stage:
+        ref = client.job(subject.job).ref.chunk(subject.one_chunk)
+        text = await stage_value(client.runtime, ref, subject.stage)
+    help_ = "It takes the place of the stage's value; the chunk goes on after it."
+    field = Field("value", "Value", "json", help_, text, required=True)
+    verb = "take the new value of stage {}"
+    return await show_again(client, subject, verb, (field, WORD), text)
+
+
+async def stage_value(rt: Runtime, ref: ChunkRef, stage: str) -> str:
+    """Return the value of a completed stage as JSON text.
+
+    Raises:
+        UsageError: `redrive.stage.unknown`.
+    """
+    work = await read_work(rt.table, ref)
+    if stage not in work.entries:
+        raise unknown_stage(stage, work.entries)
+    (row,) = [row for row in work.stages if row.stage == stage]
+    prefix = keys.object_prefix(ref.tenant, ref.job)
+    value = await rt.objects.get_value(row, prefix) if row.has_value else NULL
+    return json.dumps(json.loads(value), indent=2, ensure_ascii=False)
+
+
+async def edit_value(client: Client, subject: Subject, fields: Fields) -> str:
+    """Redrive a dead chunk with another value of a completed stage."""
+    value, word = fields.get("value", ""), fields.get("repeats") == "on"
+    wanted = RunAgain(subject.stage, value, word)
+    letters, options = await shown_letters(client, subject, fields), RedriveOptions
+    done = await client.redrive(letters, fields["reason"], options(again=wanted))
+    redriven = count(done.count, "dead letter")
+    return f"{redriven} redriven with a new value of stage {subject.stage}."
 
 
 async def preview_compensate(client: Client, subject: Subject) -> Preview:

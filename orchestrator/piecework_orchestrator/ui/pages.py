@@ -321,6 +321,7 @@ class Pages:
             action.page,
             422 if error else 200,
             action=action,
+            action_name=name_of(action),
             address=address_of(action, subject),
             subject=subject,
             preview=preview,
@@ -376,8 +377,13 @@ def read_chunk(name: str) -> int:
 
 def address_of(action: Action, subject: Subject) -> str:
     """Return the address, below the base, to which an action's form is sent."""
+    return f"/actions/{name_of(action)}?{urlencode(subject.query)}"
+
+
+def name_of(action: Action) -> str:
+    """Return the name of an action in its address."""
     [name] = [name for name, each in ACTIONS.items() if each is action]
-    return f"/actions/{name}?{urlencode(subject.query)}"
+    return name
 
 
 def back_to(subject: Subject) -> str:

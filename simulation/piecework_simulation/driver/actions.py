@@ -210,6 +210,7 @@ class ScheduleDriver:
             acts += [fleet.discard] * apart.choice((0, 0, 1, 2))
         rng.shuffle(acts)
         acts += [fleet.compensate] * apart.choice((0, 0, 0, 1))
+        acts += [fleet.run_again] * apart.choice((0, 0, 0, 1))
         acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
         async with asyncio.TaskGroup() as persons:
             persons.create_task(self.answer(ref, pipeline, deadline_at, apart))
@@ -383,6 +384,8 @@ class ScheduleDriver:
         for ref, *_ in self.submitted:
             if self.invariants.jobs[ref.pk]["status"] == JobStatus.SUCCEEDED:
                 continue
+            await self.fleet.run_again(ref, mortal=False)
+            await self.wait_until_jobs_end()
             await self.fleet.retry(ref, mortal=False)
         await self.wait_until_jobs_end()
 

@@ -22,6 +22,7 @@ from piecework.domain.order_key import read_order_key
 from piecework.domain.payload import write_payload
 from piecework.domain.priority import Priority
 from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.shape import Shape
 from piecework.errors import PieceworkError, UsageError
 from piecework.jobs.budgeting import set_budget
 from piecework.jobs.pipeline_pauses import pause_pipeline, resume_pipeline
@@ -47,6 +48,7 @@ from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.operate.deletion import delete
 from piecework_orchestrator.operate.pause import pause, resume
 from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.operate.run_again import RunAgain
 from piecework_orchestrator.reading.selection import Filter
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
@@ -66,6 +68,8 @@ from piecework_worker.worker import Worker
 RESTART_S = 8.0
 #: The share of the workers of another version that a deployment kills.
 KILLED_SHARE = 0.3
+#: The share of the operators who let acts of stages that run again happen twice.
+WORD_SHARE = 0.7
 
 
 #: What an operator sets: lower and higher limits than the pipelines declare, and no
@@ -326,6 +330,20 @@ class FleetDriver:
         """Retry a job."""
         request = RetryRequest(ref, "operator", "go on")
         return await self.command("retry", ref, lambda rt: retry(rt, request), **more)
+
+    async def run_again(self, ref: JobRef, **more: Any) -> str:
+        """Retry a job from one of its stages, with or without the operator's word."""
+        apart = Random()  # the other draws of a seed stay as they were
+        apart.setstate(self.world.rng.getstate())
+
+        async def act(rt: Runtime) -> None:
+            if (job := await rt.jobs.read(ref)) is None or not job.shape:
+                return
+            stage = apart.choice(Shape.read(job.shape).names)
+            again = RunAgain(stage, repeats=apart.random() < WORD_SHARE)
+            await retry(rt, RetryRequest(ref, "operator", "go on", again=again))
+
+        return await self.command("run again", ref, act, **more)
 
     async def delete(self, ref: JobRef, **more: Any) -> str:
         """Delete a job."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
@@ -12,6 +13,8 @@ import pytest
 
 from piecework import Dependency, Effect, Ladder, Pipeline, Stage, TransientError
 from piecework_examples.quickstart import Paragraph
+from piecework_orchestrator.cost.job import deletion_terms
+from piecework_orchestrator.reading.job_documents import require_job
 from piecework_orchestrator.ui import letter_actions
 from piecework_orchestrator.ui.actions import ACTIONS
 from piecework_simulation.in_process import worker_beside
@@ -79,6 +82,20 @@ async def test_a_cancel_counts_its_chunks_and_keeps_the_reason(
     assert "2 chunks of job j-1 will run" in await perform(
         page, "/actions/retry?job=j-1", reason="right after all"
     )
+
+
+async def test_a_deletion_says_first_what_the_command_says_that_it_takes(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", "one", "broken")
+    async with deployment.worker():
+        await job.wait(timeout=20)
+    terms = await deletion_terms(job.rt, await require_job(job.rt, "j-1"))
+    assert re.fullmatch(r"takes \d+ write units, about 0\.\d+ USD, and .*", terms)
+    _, form = await page.get("/actions/delete?job=j-1")
+    assert f"This {terms}." in form
+    text = await perform(page, "/actions/delete?job=j-1", reason="the customer left")
+    assert "Job j-1 is DELETED." in text
 
 
 async def test_a_job_is_paused_with_a_reason_and_resumed(

@@ -13,10 +13,10 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.client import Client
-from piecework_orchestrator.cost.job import DeletionPrice, deletion_price
+from piecework_orchestrator.cost.job import deletion_terms
 from piecework_orchestrator.operate.deletion import lost_letters
 from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
-from piecework_orchestrator.reading.times import count, format_span
+from piecework_orchestrator.reading.times import count
 
 
 def delete_job(
@@ -39,7 +39,7 @@ def delete_job(
             lost = await lost_letters(handle.rt, job) if facts.ended else ""
             record = await handle.rt.jobs.read(handle.ref)
             if record is not None and record.status.ended:
-                out.say(price_text(await deletion_price(handle.rt, record)))
+                out.say(f"this {await deletion_terms(handle.rt, record)}")
             what = f"{count(facts.chunks, 'chunk')}{lost and f', with {lost}'}"
             what = f"Delete job {job} ({facts.status}, {what})"
             await confirm(f"{what} for good", out, yes=yes)
@@ -48,14 +48,3 @@ def delete_job(
         show_facts(out, await handle.delete(reason))
 
     run_client(run, output)
-
-
-def price_text(price: DeletionPrice) -> str:
-    """Return what a deletion at once takes, and that the retention takes less."""
-    usd, later = price.usd, price.later_usd
-    said = f"this takes {price.units:,.0f} write units"
-    said += "" if usd is None else f", about {usd:.6f} USD"
-    said += f", and {format_span(price.seconds)} at least"
-    if later is None or usd is None or later >= usd:
-        return said
-    return f"{said}; its retention deletes it for {later:.6f} USD"

@@ -27,6 +27,7 @@ from piecework_orchestrator.cost.stored import (
     stored_by,
     stored_of,
 )
+from piecework_orchestrator.reading.times import format_span
 
 Document = dict[str, Any]
 
@@ -118,24 +119,11 @@ async def aws_usd_of(
     return worked / len(chunks) + kept
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionPrice:
-    """What a deletion of a job at once takes, beside what the retention takes.
+async def deletion_terms(rt: Runtime, job: Job) -> str:
+    """Return what a deletion at once takes, from its verb on.
 
-    Attributes:
-        units, usd: Write units, and dollars with the reads; None: no price is known.
-        later_usd: Dollars of the deletion by the retention.
-        seconds: Its time, about.
+    It also says what the retention takes, if that is less.
     """
-
-    units: float
-    usd: float | None
-    later_usd: float | None
-    seconds: float
-
-
-async def deletion_price(rt: Runtime, job: Job) -> DeletionPrice:
-    """Return what it takes to delete all rows of a job now."""
     now, later = await stored_at_once(rt.table, job), await stored_by(rt.table, job)
     prices, region = load_prices(None), region_of(rt) if rt.cost.trusted else PRICED_IN
 
@@ -146,8 +134,13 @@ async def deletion_price(rt: Runtime, job: Job) -> DeletionPrice:
         except UsageError:
             return None
 
-    seconds = now.write_units / UNITS_PER_S
-    return DeletionPrice(now.write_units, usd(now), usd(later), seconds)
+    at_once, by_retention = usd(now), usd(later)
+    said = f"takes {now.write_units:,.0f} write units"
+    said += "" if at_once is None else f", about {at_once:.6f} USD"
+    said += f", and {format_span(now.write_units / UNITS_PER_S)} at least"
+    if at_once is None or by_retention is None or by_retention >= at_once:
+        return said
+    return f"{said}; its retention deletes it for {by_retention:.6f} USD"
 
 
 def kept_days(rt: Runtime, job: Job) -> float:

@@ -8,6 +8,7 @@ from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.client import Client, JobView
+from piecework_orchestrator.cost.job import deletion_terms
 from piecework_orchestrator.operate.deletion import lost_letters
 from piecework_orchestrator.operate.retry import RetryRequest, find_to_reopen
 from piecework_orchestrator.reading.job_documents import require_job
@@ -143,7 +144,7 @@ async def accept(client: Client, subject: Subject, fields: Fields) -> str:
 
 
 async def preview_delete(client: Client, subject: Subject) -> Preview:
-    """Count what a deletion removes."""
+    """Count what a deletion removes, and say what it takes."""
     job = client.job(subject.job)
     view = await job.view()
     results = view.counts.get(ChunkStatus.SUCCEEDED, 0)
@@ -154,6 +155,9 @@ async def preview_delete(client: Client, subject: Subject) -> Preview:
     ]
     if lost := await lost_letters(job.rt, job.id):
         sentences.insert(1, f"{lost} will be deleted, too.")
+    record = await require_job(job.rt, job.id)
+    if record.status.ended:
+        sentences.append(f"This {await deletion_terms(job.rt, record)}.")
     return Preview(tuple(sentences))
 
 

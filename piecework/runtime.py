@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    MissingDependencyException,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
@@ -375,15 +374,11 @@ def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[N
 
 def unreadable(error: Exception) -> UsageError | None:
     """Return the error of credentials that cannot be read; None for other errors."""
-    if isinstance(error, MissingDependencyException):
-        message = "The profile is one of `aws login`, and no `aws` is on the PATH."
-        step = "Put the AWS CLI on the PATH, or run `pip install 'botocore[crt]'`."
-        return UsageError(message, code="aws.credentials.missing", next_step=step)
     code = classify(error).code
     if code not in UNREADABLE:
         return None
     message = f"The AWS credentials cannot be read: {error}"
-    step = "Sign in again, with `aws login` or `aws sso login`."
+    step = "Follow the message, or sign in: `aws login`, `aws sso login`."
     return UsageError(message, code=code, next_step=step)
 
 

@@ -76,6 +76,7 @@ async def test_only_the_sample_runs_until_a_resume_and_no_call_is_repeated(
 
         await resume(scenario.rt, JOB, actor="me", reason="go on")
         ended = await scenario.ended()
+        assert "the job has ended" in (await handle.forecast())["notes"][0]
     calls = calls_of(scenario)
     assert ended.status is JobStatus.SUCCEEDED
     assert len(calls) == len(set(calls)) == 160

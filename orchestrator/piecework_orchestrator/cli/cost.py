@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,20 @@ from piecework_orchestrator.client import Client
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.idle import IdleDeployment, idle_lines, parse_egress
 from piecework_orchestrator.cost.prices import load_prices
+
+#: The largest task of Fargate, and the tasks of one service.
+MOST_VCPU, MOST_GB, MOST_TASKS = 16, 120, 5_000
+#: A petabyte: a larger figure is a slip.
+MOST_STORED_GB = 1_000_000
+
+
+def require_number(value: float) -> float:
+    """Refuse NaN: older versions of click find it in each range."""
+    if isnan(value):
+        message = "nan is not a number."
+        raise typer.BadParameter(message)
+    return value
+
 
 RegionOption = Annotated[
     str,
@@ -34,10 +49,24 @@ PricesOption = Annotated[
     ),
 ]
 VcpuOption = Annotated[
-    float, typer.Option("--vcpu", help="vCPUs of a worker task.", min=0)
+    float,
+    typer.Option(
+        "--vcpu",
+        help="vCPUs of a worker task.",
+        min=0,
+        max=MOST_VCPU,
+        callback=require_number,
+    ),
 ]
 GbOption = Annotated[
-    float, typer.Option("--gb", help="Gigabytes of memory of a worker task.", min=0)
+    float,
+    typer.Option(
+        "--gb",
+        help="Gigabytes of memory of a worker task.",
+        min=0,
+        max=MOST_GB,
+        callback=require_number,
+    ),
 ]
 ArmOption = Annotated[bool, typer.Option("--arm", help="Tasks run on ARM.")]
 
@@ -70,7 +99,7 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
     ] = "us-east-1",
     prices: PricesOption = None,
     workers: Annotated[
-        int, typer.Option(help="Workers that run all month.", min=0)
+        int, typer.Option(help="Workers that run all month.", min=0, max=MOST_TASKS)
     ] = 0,
     vcpu: VcpuOption = 0.5,
     gb: GbOption = 1.0,
@@ -88,10 +117,23 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
     ] = None,
     alarms: Annotated[int, typer.Option(help="Metrics with an alarm.", min=0)] = 45,
     metrics: Annotated[int, typer.Option(help="Metrics published.", min=0)] = 7,
-    logs: Annotated[float, typer.Option(help="Gigabytes of logs.", min=0)] = 0.1,
+    logs: Annotated[
+        float,
+        typer.Option(
+            help="Gigabytes of logs.",
+            min=0,
+            max=MOST_STORED_GB,
+            callback=require_number,
+        ),
+    ] = 0.1,
     stored: Annotated[
         float,
-        typer.Option(help="Gigabytes in the tables, and as many in the bucket.", min=0),
+        typer.Option(
+            help="Gigabytes in the tables, and as many in the bucket.",
+            min=0,
+            max=MOST_STORED_GB,
+            callback=require_number,
+        ),
     ] = 1.0,
     output: OutputOption = Format.TABLE,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from piecework.domain.states import JobStatus
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
@@ -43,8 +44,13 @@ def delete_job(
             what = f"{count(facts.chunks, 'chunk')}{lost and f', with {lost}'}"
             what = f"Delete job {job} ({facts.status}, {what})"
             await confirm(f"{what} for good", out, yes=yes)
-        if facts.chunks > MAX_COUNTED_CHUNKS:
+        if facts.chunks > MAX_COUNTED_CHUNKS and facts.status is not JobStatus.DELETED:
             out.say("a reconciler continues if this command is interrupted")
-        show_facts(out, await handle.delete(reason))
+        stone = await handle.delete(reason)
+        show_facts(out, stone)
+        first = stone.document["deletion"]
+        if first["delete_reason"] != reason:
+            told = f"{first['deleted_by']}: {first['delete_reason']}"
+            out.say(f"the tombstone keeps who deleted it first, and why: {told}")
 
     run_client(run, output)

@@ -24,7 +24,7 @@ from piecework_orchestrator.cli.table import Document
 from piecework_orchestrator.cli.views.jobs import status_text
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.reading.job_documents import pause_command
-from piecework_orchestrator.reading.times import format_span, parse_limit
+from piecework_orchestrator.reading.times import count, format_span, parse_limit
 from piecework_orchestrator.reading.watch import Watcher
 from piecework_orchestrator.submit.sample import require_sampled, wait_for_sample
 
@@ -101,7 +101,9 @@ def forecast_view(forecast: Document) -> View:
     def draw(console: Any) -> None:
         slots = forecast["slots"]
         fleet = (
-            f"{forecast['workers']} workers, {slots} chunks at once" if slots else ""
+            f"{count(forecast['workers'], 'worker')}, {slots} chunks at once"
+            if slots
+            else ""
         )
         console.print(
             facts(
@@ -109,7 +111,7 @@ def forecast_view(forecast: Document) -> View:
                     ("job", forecast["job"]),
                     ("status", status_text(forecast)),
                     ("sample", sample_text(forecast["sample"])),
-                    ("rest", f"{forecast['rest']} chunks"),
+                    ("rest", count(forecast["rest"], "chunk")),
                     ("calls", range_text(forecast["calls"])),
                     ("tokens in", range_text(forecast["tokens_in"])),
                     ("tokens out", range_text(forecast["tokens_out"])),

@@ -145,6 +145,7 @@ class Output:
         if form is not Format.TABLE:
             found = {"code": code, "message": message, "next_step": next_step}
             self.stderr.write(encode({"error": found}, form))
+            self.stderr.flush()
             return
         self.tell(f"error {code}: {message}")
         if next_step:

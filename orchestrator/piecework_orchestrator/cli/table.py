@@ -89,7 +89,8 @@ def print_table(
         for index, column in enumerate(columns)
     ]
     widths = fit_widths(spans, console.width)
-    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
+    # Without `pad_edge`, only rich before 15 counts the gap of the last column.
+    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=True)
     for index, width in widths.items():
         column = columns[index]
         table.add_column(

@@ -119,7 +119,7 @@ def read_prices(path: Path) -> Prices:
             for e in error.errors(include_url=False, include_input=False)[:3]
         )
         raise invalid_prices(path, problems) from error
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: month 13
         raise invalid_prices(
             path, f"it cannot be read ({type(error).__name__})"
         ) from error

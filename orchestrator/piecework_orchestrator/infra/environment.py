@@ -237,7 +237,7 @@ def read_file(path: Path) -> EnvironmentFile:
             for e in error.errors(include_url=False, include_input=False)
         )
         raise _invalid_file(path, problems) from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: month 13
         raise _invalid_file(path, str(error)) from error
 
 

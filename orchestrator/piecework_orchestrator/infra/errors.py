@@ -43,6 +43,8 @@ def translated_aws_errors(
     """Translate the SDK's errors about a resource into errors with a next step."""
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from piecework.runtime import unreadable  # loads the SDK
+
     try:
         yield
     except ClientError as error:
@@ -52,6 +54,8 @@ def translated_aws_errors(
         if untrusted is not None:
             raise untrusted from error
         code = classify(error).code
+        if code not in _NEXT_STEPS and (unread := unreadable(error)) is not None:
+            raise unread from error
         transient = classify(error).error_class is ErrorClass.TRANSIENT
         kind = UnreachableError if transient else UsageError
         message = f"The AWS request about {resource} failed: {error}"

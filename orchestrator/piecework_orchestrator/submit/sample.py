@@ -219,6 +219,8 @@ def ranges(
     notes = remarks(
         len(sample), len(job.sample), [*amounts.values(), usd], workers.number
     )
+    if job.status.ended:
+        notes.insert(0, "the job has ended: `piecework jobs cost` has what it used")
     return {
         **{name: found.document() for name, found in amounts.items()},
         "usd": usd.document(6) if priced else None,

@@ -59,6 +59,7 @@ def summary(bill: Document) -> list[tuple[str, object]]:
             f"{format_amount(bill['retries'])} requests" if bill["retries"] else "",
         ),
         ("prices", f"{bill['region']}, as of {bill['prices_dated']}"),
+        ("stored", f"for {count(round(bill['kept_days']), 'day')}"),
         ("units from", bill["units_by"]),
         ("notes", "\n".join(bill["notes"])),
     ]

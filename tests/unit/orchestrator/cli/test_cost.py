@@ -9,6 +9,8 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.refs import JobRef
+from piecework_orchestrator.cli.examples import EXAMPLES
+from piecework_orchestrator.cost.prices import load_prices
 from tests.unit.orchestrator.cli.deployment import CREATED, Deployment
 
 Run = Callable[..., Any]
@@ -53,6 +55,7 @@ total             0.418436 USD for 4 chunks
 per 1,000 chunks  104.608962 USD
 retries           3 requests
 prices            us-east-1, as of 2027-01-01
+stored            for 90 days
 units from        AWS rules, measured on an emulator
 notes             the counters of 1 writes to AWS were lost
                   claims lost with their worker: 1; a call in flight then is possibly paid
@@ -175,6 +178,31 @@ def test_the_page_shows_the_price_as_it_is_printed(run: Run) -> None:
     page = (ROOT / "docs/cost.md").read_text("utf-8")
 
     assert f"```\n{run('infra', 'cost').stdout}```\n" in page
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--vcpu", "inf"),
+        ("--gb", "nan"),
+        ("--logs", "inf"),
+        ("--stored", "-1"),
+        ("--workers", "5001"),
+    ],
+)
+def test_a_size_that_no_task_has_is_refused(run: Run, option: str, value: str) -> None:
+    done = run("infra", "cost", option, value)
+
+    assert 2 == done.exit_code
+    assert f"Invalid value for '{option}'" in done.stderr
+
+
+def test_each_example_of_a_bill_names_a_region_with_prices() -> None:
+    words = [line.split() for line in EXAMPLES if "cost" in line.split()]
+    named = {line[line.index("--region") + 1] for line in words if "--region" in line}
+
+    assert named
+    assert named <= set(load_prices().regions)
 
 
 def test_the_price_follows_the_options(run: Run) -> None:

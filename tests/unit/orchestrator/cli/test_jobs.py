@@ -246,7 +246,7 @@ def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
     here.job("a", "FAILED", 1)
     monkeypatch.setattr(JobHandle, "retry", retry)
     done = here.run("jobs", "retry", "a", "--reason", "why")
-    assert "the job ends again in generation 1" in done.output
+    assert "the job ends again in generation 1" in done.stderr
     asked = here.run("jobs", "delete", "a", "--reason", "why").stderr
     assert "(FAILED, 1 chunk)" in asked
     effect = {"effect_key": "key-1", "state": "UNKNOWN", "started_at": SETTLED}

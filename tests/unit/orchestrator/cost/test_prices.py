@@ -81,6 +81,7 @@ def test_a_missing_price_is_an_error_that_lists_the_known_regions(
         ("dated: 2027-01-01\nregions: {a: {s3_put: {usd: .nan}}}", "s3_put.usd"),
         ("dated: 2027-01-01\nmore: 1", "more"),
         ("a: [", "cannot be read"),
+        ("dated: 2027-13-01", "cannot be read"),
         ("- 1", "the file"),
         ("", "cannot be read"),  # a missing file
     ],

@@ -102,6 +102,7 @@ def test_a_missing_environment_name_is_refused() -> None:
         ("parameters: {dada: {A: b}}", "parameters.dada"),
         ("- a list", "dictionary"),
         ("{", "flow node"),
+        ("env: 2026-13-01", "month must be"),
     ],
 )
 def test_an_invalid_file_is_refused_with_the_problem(

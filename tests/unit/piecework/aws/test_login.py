@@ -96,5 +96,9 @@ async def test_without_the_cli_the_profile_says_what_to_install() -> None:
     with pytest.raises(UsageError) as told:
         async with connect(load_settings()):
             pass
-    assert "aws.credentials.missing" == told.value.code
-    assert "AWS CLI" in told.value.next_step
+    assert "aws.credentials.unavailable" == told.value.code
+    assert "Put the AWS CLI on the PATH" in told.value.message
+    found = {check.name: check for check in run_checks(load_settings(), {})}
+    assert "Put the AWS CLI on the PATH" in found["credentials"].detail
+    with pytest.raises(UsageError, match="Put the AWS CLI on the PATH"):
+        open_session("eu-central-1")

@@ -33,8 +33,8 @@ FAULTS_S = 90.0
 #: Maximum seconds from the end of the faults to the end of all jobs. This covers the
 #: minutes in which two poison inputs probe a breaker. For each attempt left, it covers
 #: one redispatch, one lease and one visibility timeout. The delay of a redispatch
-#: doubles each time.
-MAX_END_S = 3_600.0
+#: doubles each time. A number of a sequence waits an hour for those before it.
+MAX_END_S = 7_200.0
 #: Maximum seconds from the end of all jobs until the dead-letter queue is empty. Idle
 #: reconcilers poll it every 20 s and hide the received messages for 30 s.
 MAX_DRAIN_S = 120.0

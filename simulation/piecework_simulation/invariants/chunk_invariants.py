@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from piecework.aws.endpoint import RESOLUTION_S
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.moments import moment
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER, leaves_queue
@@ -20,6 +21,9 @@ Item = dict[str, Any]
 #: Seconds by which a reconciler's observation of a lease may be shorter than the lease.
 #: Its request takes that long to arrive.
 REQUEST_MARGIN_S = 0.5
+#: Seconds by which the end of a lease may be believed early. A date of AWS corrects
+#: each of the two clocks to one second.
+END_MARGIN_S = 2 * RESOLUTION_S
 #: Seconds by which a process may see a wait as longer than it is.
 CLOCK_MARGIN_S = 60.0
 #: Seconds by which a claim may be early. The times in AWS's answers do not correct a
@@ -180,8 +184,9 @@ class ChunkInvariants:
         if sender is None or is_request or sender.name == owner:
             return
         now, lease_s = self.world.now(), self.world.settings.lease_s
-        expired = now >= moment(old["claim_expires_at"]) or now >= (
-            self.renewed_at + lease_s - REQUEST_MARGIN_S
+        expired = now >= min(
+            moment(old["claim_expires_at"]) - END_MARGIN_S,
+            self.renewed_at + lease_s - REQUEST_MARGIN_S,
         )
         if new["status"] == ChunkStatus.RUNNING or not expired:
             self.report_violation(

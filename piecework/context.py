@@ -34,11 +34,13 @@ from piecework.domain.happened import (
     MayHaveHappened,
     NotHappened,
     Occurrence,
+    Questions,
     describe_effects,
     which_acted,
 )
-from piecework.domain.identity import function_text, path_of, unfold
+from piecework.domain.identity import function_text, function_words, path_of, unfold
 from piecework.domain.moments import LAST_MOMENT
+from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import PermanentError, UsageError
 from piecework.questions import Approval, Duration, Escalate, declare
@@ -76,6 +78,7 @@ class Context(Generic[P]):
             around it, and a fallback replaces the refused function. None: the stage
             runs its own function.
         effects: What the ledger knows, for `happened`; empty before a compensation.
+        questions: What its compensation has asked for by `happened`.
         shared: The stages whose results a stage has read, and may have changed.
         closed: Whether the stage has ended; code that it left behind cannot call.
         current: The context that the present or last run of a stage received.
@@ -96,6 +99,7 @@ class Context(Generic[P]):
     run_stage: RunStage | None = field(default=None, repr=False)
     failure: ErrorEnvelope | None = None
     effects: Sequence[KnownEffect] = ()
+    questions: Questions = field(default_factory=Questions, repr=False)
     shared: set[str] = field(default_factory=set, repr=False)
     closed: bool = field(default=False, repr=False)
     current: Self | None = field(default=None, repr=False)
@@ -108,7 +112,9 @@ class Context(Generic[P]):
         as it was submitted.
         """
         payload = copy.deepcopy(self.payload)
-        self.current = replace(self, payload=payload, current=None)
+        self.current = replace(
+            self, payload=payload, questions=Questions(), current=None
+        )
         return self.current
 
     @overload
@@ -170,6 +176,7 @@ class Context(Generic[P]):
         given = bool(args or kwargs)
         arguments = digest_of(args, kwargs)[:DIGEST_LENGTH] if given else None
         found = which_acted(self.effects, stage, texts, arguments)
+        self.questions.note(texts, found)
         if not found:
             return NotHappened()
         if len(found) > 1:
@@ -181,6 +188,24 @@ class Context(Generic[P]):
             message = f"The stored answer of {name} cannot be read."
             raise PermanentError(message, code="runtime.value.unreadable")
         return Happened(cast("R", values.decode(functions[0], found[0].answer)))
+
+    def require_asked(self) -> None:
+        """Require that a compensation has asked for what its stage did.
+
+        Raises:
+            PermanentError: `runtime.code.changed`: a question found nothing, and what
+                another version did may be what it meant.
+        """
+        stage = keys.compensated_stage(self.stage)
+        if left := self.questions.passed_over(self.effects, stage):
+            asked = ", ".join(sorted(map(function_words, self.questions.missed)))
+            did = ", ".join(sorted({function_words(each.function) for each in left}))
+            raise PermanentError(
+                f"The compensation of stage {stage!r} has asked whether {asked} "
+                f"happened, and found nothing. It has not asked for what another "
+                f"version did: {did}. That may be the same act.",
+                code=CHANGED_CODE,
+            )
 
     async def call(
         self,

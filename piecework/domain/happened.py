@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Generic, TypeAlias
 
@@ -60,6 +60,8 @@ class KnownEffect:
         function: The text that stands for the called function in keys.
         arguments: The beginning of the digest of its arguments.
         answer: Its answer as JSON; None: there is none, or it cannot be read.
+        by_other: Whether another version made it, which no operator has accepted.
+        is_named: Whether the functions of its stage name its function now.
     """
 
     stage: str
@@ -67,6 +69,47 @@ class KnownEffect:
     arguments: str
     end: EffectEnd
     answer: str | None = None
+    by_other: bool = False
+    is_named: bool = False
+
+
+@dataclass(slots=True)
+class Questions:
+    """What a compensation has asked for.
+
+    Attributes:
+        found: The effects that were found.
+        missed: The functions of questions that found none.
+    """
+
+    found: list[KnownEffect] = field(default_factory=list)
+    missed: set[str] = field(default_factory=set)
+
+    def note(self, functions: Collection[str], found: Collection[KnownEffect]) -> None:
+        """Note a question, and what it found."""
+        self.found += found
+        self.missed |= set() if found else set(functions)
+
+    def passed_over(
+        self, effects: Iterable[KnownEffect], stage: str
+    ) -> list[KnownEffect]:
+        """Return what may be the act of a question that found none.
+
+        Newer code asks for the call as it would make it: under another name, say, or
+        with an argument more. Then the effect of the earlier code is not found. It is
+        not the one that was meant if another question found it, or if the stage still
+        names its function, and no question asked for that.
+        """
+        return [
+            each
+            for each in effects
+            if each.stage == stage
+            and each.by_other
+            and each.end is not EffectEnd.NOT_HAPPENED
+            and each not in self.found
+            and self.missed
+            and (each.function in self.missed or not each.is_named)
+        ]
 
 
 def which_acted(

@@ -16,6 +16,8 @@ from piecework.calls.call import CallCounts
 from piecework.context import Context
 from piecework.domain import keys
 from piecework.domain.outcome import (
+    CHANGED_CODE,
+    OTHER_WORKERS,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -40,6 +42,7 @@ from piecework.saga.recovery import (
     RecoveryLimits,
     pivot_position,
 )
+from piecework.saga.shape import mark_named
 from piecework.saga.stage import (
     describe_failure,
     drop_traceback,
@@ -176,13 +179,16 @@ async def compensate(
             ctx.stage = keys.compensation_stage(
                 step.stage.name, checkpoints.compensation_gen
             )
-            ctx.effects = await ctx.caller.ledger.known_effects(step.stage.name)
+            known = await ctx.caller.ledger.known_effects(step.stage.name)
+            ctx.effects = mark_named(known, step.stage)
             try:
                 failed = await compensate_stage(step.stage, ctx, failure)
             except WaitRequestedError as request:
                 if isinstance(request.wait, Deferred):
                     return request.wait
                 raise
+            if failed is not None and failed.code == CHANGED_CODE:
+                return Deferred(failed, 0.0, OTHER_WORKERS)
             if failed is not None and (dependency := blocked_on(failed)):
                 counts, rng = ctx.caller.counts, ctx.caller.attempts.rng
                 exhausted = recovery.exhausted_failure(failed, counts, limits, times=2)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from inspect import iscoroutinefunction, unwrap
 from typing import Any
 
 from piecework.dependency import DeclaredCall, Dependency
 from piecework.domain import keys
 from piecework.domain.effect import Effect
-from piecework.domain.identity import path_of
+from piecework.domain.happened import KnownEffect
+from piecework.domain.identity import function_text, path_of
 from piecework.domain.result_types import payload_schema, result_schema
 from piecework.domain.shape import Shape, StageShape
+from piecework.errors import UsageError
 from piecework.pipelines import COMPENSATE, Pipeline, Stage, StageFunction, variants
 from piecework.saga.once import once_for_each
 
@@ -87,6 +91,20 @@ def dependencies_of(function: StageFunction) -> Iterator[Dependency]:
         known = found.dependency if isinstance(found, DeclaredCall) else found
         if isinstance(known, Dependency):
             yield known
+
+
+def mark_named(effects: Sequence[KnownEffect], stage: Stage) -> list[KnownEffect]:
+    """Return the effects, each with whether the stage names its function now."""
+    if not any(each.by_other for each in effects):
+        return [*effects]
+    texts = set[str]()
+    for function in variants(stage).values():
+        for found in named_by(function):
+            known = found.function if isinstance(found, DeclaredCall) else found
+            with suppress(UsageError):
+                if iscoroutinefunction(known):
+                    texts.add(function_text(known))
+    return [replace(each, is_named=each.function in texts) for each in effects]
 
 
 def named_by(function: StageFunction) -> Iterator[Any]:

@@ -136,7 +136,7 @@ async def run_in_process(stage: Stage, ctx: Context[Any], variant: str = RUN) ->
     """Run a variant in this process; return its value as JSON."""
     async with asyncio.timeout(stage.timeout):
         value = await invoke(function_of(stage, variant), ctx)
-    return encode_value(stage, variant, value)
+    return end_value(stage, variant, value, ctx)
 
 
 def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Awaitable[Any]:
@@ -161,12 +161,19 @@ async def invoke_plain(function: Callable[..., Any], ctx: Context[Any]) -> Any:
     )
 
 
-def encode_value(stage: Stage, variant: str, value: Any) -> str:
+def end_value(stage: Stage, variant: str, value: Any, ctx: Context[Any]) -> str:
     """Return a value as JSON, as the result type of the stage's own function.
 
     The result of a compensation is not used.
+
+    Raises:
+        PermanentError: `runtime.code.changed`: a compensation has passed over what
+            another version of its stage did.
     """
-    return "null" if variant == COMPENSATE else values.encode(stage.run, value)
+    if variant != COMPENSATE:
+        return values.encode(stage.run, value)
+    ctx.require_asked()
+    return "null"
 
 
 # ── what a variant starts from ────────────────────────────────────────────────

@@ -87,6 +87,7 @@ class EffectLedger:
         cancel_of_lease: Returns the cancel request that the lease has seen, or None.
         usage: What its calls used: the row of an effect keeps that of its call.
         code_version: That of the claim; empty: it is not known.
+        by_others: The effects of other versions, by key.
     """
 
     table: Table
@@ -98,6 +99,7 @@ class EffectLedger:
     cancel_of_lease: Callable[[], CancelRequest | None] = lambda: None
     usage: ClaimUsage = field(default_factory=new_usage)
     code_version: str = ""
+    by_others: frozenset[str] = frozenset()
     _rows: dict[str, Item] = field(default_factory=dict)
     #: The answers of the effects whose end is not written yet, by key.
     _unwritten: dict[str, str] = field(default_factory=dict)
@@ -141,6 +143,7 @@ class EffectLedger:
                 str(row.get("arguments", "")),
                 self._end_of(key),
                 await self._answer_of(key) if row["stage"] == stage else None,
+                key in self.by_others,
             )
             for key, row in self._rows.items()
         ]

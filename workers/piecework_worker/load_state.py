@@ -138,6 +138,11 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
             is_over = call.stage in completed or page.gen < patched_in
             if not is_over and not accepted_at and not is_own(page, chunk_run):
                 unasked.setdefault(key, call)
+    chunk_run.ledger.by_others = frozenset(
+        row.key
+        for row in work.effects
+        if row.started_at > accepted_at and not is_own(row, chunk_run)
+    )
     earlier = chunk_run.ctx.caller.earlier
     earlier.load(frozenset(known), refused, unasked)
     if over:

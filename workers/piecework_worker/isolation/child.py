@@ -31,7 +31,7 @@ from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline, variants
-from piecework.saga.stage import encode_value, invoke
+from piecework.saga.stage import end_value, invoke
 from piecework.settings import load_settings
 from piecework_worker.isolation.child_calls import ChildCalls
 from piecework_worker.isolation.messages import (
@@ -201,7 +201,7 @@ class Child:
         stage = next(s for s in pipeline.stages if s.name == request.stage)
         ctx = self.build_context(request, pipeline, calls)
         value = await invoke(variants(stage)[request.variant], ctx)
-        return encode_value(stage, request.variant, value)
+        return end_value(stage, request.variant, value, ctx)
 
     def build_context(
         self, request: Run, pipeline: Pipeline, calls: ChildCalls

@@ -358,8 +358,21 @@ class EffectLedger:
         place = keys.effect_value_key(ref.tenant, ref.job, key)
         stored = await self.objects.put_value(value, place)
         facts = {**stored, **self._paid(key)}
-        await self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
-        del self._unwritten[key]
+        reply = await self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
+        if isinstance(reply, Refused):
+            self._leave_count(key, reply.item or {})
+        # A drained effect and the end of its claim may both record it.
+        self._unwritten.pop(key, None)
+
+    def _leave_count(self, key: str, row: Item) -> None:
+        """Count a call no more if the row says that a lost claim has counted it.
+
+        Its write may be applied after this claim has read the row.
+        """
+        if row.get("paid_fence") not in {None, self.claim.fence}:
+            counted = self.usage.effects.pop(key, None)
+            if counted is not None:
+                self.usage.whole = self.usage.whole.less(counted)
 
     async def _note_counted(self, key: str, condition: str, **compared: Any) -> None:
         ref, paid = self.claim.ref, self._paid(key)
@@ -430,10 +443,11 @@ class EffectLedger:
         facts: dict[str, Any],
         condition: str = OWN_IN_PROGRESS,
         **compared: str,
-    ) -> None:
+    ) -> Written | Refused:
         write, facts = self._ending(key, state, facts, condition, **compared)
-        await self.table.update(write, returning="NONE")
+        reply = await self.table.update(write, returning="NONE")
         self._rows[key] = {**self._rows[key], **facts}
+        return reply
 
     def _ending(
         self,

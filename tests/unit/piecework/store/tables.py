@@ -30,6 +30,7 @@ class Paper(Table):
         self, action: ItemWrite, returning: str = "ALL_NEW"
     ) -> Written | Refused:
         del returning
+        await asyncio.sleep(0)
         return self.answer(action)
 
     async def put(self, action: ItemWrite) -> Written | Refused:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -283,3 +284,29 @@ async def test_an_answer_that_is_not_written_yet_is_known() -> None:
         await kept.known_effects("a")
     )
     assert [("pay", "5ff")] == [(i["called"], i["arguments"]) for i in table.items()]
+
+
+async def test_two_writers_of_one_end_disturb_each_other_in_nothing() -> None:
+    """An effect is drained while its claim ends: both record it."""
+    kept = ledger(paper())
+    await kept.begin("key", "a", ONCE, 9.0, CALLED)
+
+    await asyncio.gather(kept.finish("key", "7"), kept.finish_rest(patient=True))
+
+    assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone("7")
+
+
+async def test_a_call_is_counted_once_though_a_lost_claim_counts_it_late() -> None:
+    """Its write is applied after this claim has read the row."""
+    counted = Refused({"state": "DONE", "fence": 1, "paid_fence": 1})
+    table = paper(Written({}), counted)
+    kept = ledger(table, fence=2)
+    await kept.begin("key", "a", KEYED, 9.0, CALLED)
+    for each in (kept.usage.whole, kept.usage.effects["key"]):
+        each.add("paid", "bank", [1])
+    kept.usage.whole.add("paid", "desk", [1])
+
+    await kept.finish("key", "7")
+
+    assert {"paid": {"desk": [1]}} == kept.usage.whole.item
+    assert {} == kept.usage.effects

@@ -15,7 +15,15 @@ from functools import partial
 from typing import Final
 
 from piecework import telemetry
-from verification.flow import budgets, forecasting, limits, order, processes, queues
+from verification.flow import (
+    budgets,
+    forecasting,
+    limits,
+    order,
+    processes,
+    queues,
+    slots,
+)
 from verification.flow.fairness import (
     largest_by_smallest_share,
     low_not_started_percent,
@@ -53,6 +61,9 @@ FIGURES: Final = (
     Figure("order_makespan_by_ideal", order.makespan_by_ideal, 1.2),
     Figure("order_low_makespan_by_ideal", order.low_makespan_by_ideal, 1.25),
     Figure("order_small_beside_ordered", order.small_beside_ordered, 2),
+    # The chunks take 100 ms; the requests 2 ms, and then 5 ms, as in the same region.
+    Figure("slots_unused_percent", slots.near_percent, 5),
+    Figure("slots_unused_in_region_percent", slots.region_percent, 8),
     # The mean error of eight samples of 20 chunks, and the largest one.
     Figure("forecast_equal_cost_percent", forecasting.equal_cost_percent, 15),
     Figure("forecast_skewed_cost_percent", forecasting.skewed_cost_percent, 15),

@@ -126,8 +126,10 @@ class Draws:
         """Return whether to receive although the last receives had no message."""
         return not self.with_messages and self._now() - self._checked_at >= CHECK_S
 
-    async def draw(self, turn: Turn, most: int) -> None:
-        """Start up to `most` chunks of a job whose turn it is.
+    async def draw(self, turn: Turn, free: int, ahead: int = 0) -> None:
+        """Start chunks of a job whose turn it is, in `free` slots.
+
+        `ahead`: how many more chunks to draw from a backlog. They wait for a slot.
 
         Raises:
             StoreError: The table does not answer.
@@ -135,6 +137,7 @@ class Draws:
         found = self.turns.next_job(
             [each for each in self._startable() if turn_of(each) == turn]
         )
+        most = free + ahead if isinstance(found, Backlog) else free
         self.intake.caps.want(found.ref.tenant, most)
         most = min(most, self.intake.caps.room(found.ref.tenant))
         if isinstance(found, Backlog):
@@ -146,7 +149,7 @@ class Draws:
             self.start(found.job, ref, gen)
 
     async def _draw(self, backlog: Backlog, most: int) -> None:
-        """Start up to `most` chunks of a backlog."""
+        """Draw and start up to `most` chunks of a backlog."""
         job = await self._job(backlog)
         if job is None:
             del self._backlogs[backlog.ref]

@@ -143,7 +143,8 @@ async def execute(
                 await run_claim(
                     chunk_run, job, rt, services.payloads, services.exhaustion
                 )
-                delay = await settle(chunk_run, job, rt, services.settlements)
+                with services.slots.freed():
+                    delay = await settle(chunk_run, job, rt, services.settlements)
                 if isinstance(chunk_run.outcome, Deferred):
                     await intake.notes.blocked(job, chunk_run.outcome)
                 if chunk_run.difference:

@@ -13,6 +13,7 @@ from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery
 from piecework.errors import PieceworkError, StoreError
 from piecework.telemetry.health import REQUEST_S
+from piecework_worker.ahead import Ahead, Drawn
 from piecework_worker.draws import Draws
 from piecework_worker.polls import Poll, Polls, receive_wait_s
 from piecework_worker.services import WorkerServices
@@ -35,10 +36,11 @@ class Receiver:
 
     Attributes:
         active_count: Returns the number of the worker's active tasks.
-        on_message: Starts the work on a message.
+        start: Starts the work on a message, or on a drawn chunk.
         slot_freed: Set when a slot may have become free.
         wake_at: Active tasks at which a wait for several slots ends.
         polls: The receives of each queue.
+        ahead: What waits for the next free slot.
         reserved_slots: Slots that the receives in flight may fill.
         paused: Whether the worker takes no new chunk, until its ECS protection changes
             or it stops.
@@ -47,17 +49,19 @@ class Receiver:
     services: WorkerServices
     stop: asyncio.Event
     active_count: Callable[[], int]
-    on_message: Callable[[Delivery], None]
+    start: Callable[[Delivery | Drawn], None]
     draws: Draws
     slot_freed: asyncio.Event = field(default_factory=asyncio.Event)
     wake_at: float = inf
     reserved_slots: int = 0
     paused: bool = False
     polls: Polls = field(init=False)
+    ahead: Ahead = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.polls = Polls(self.services.intake.queues)
+        self.ahead = Ahead(self.services.rt, self.start)
 
     async def run(self) -> None:
         """Receive messages while there are free slots, until the worker stops.
@@ -77,6 +81,7 @@ class Receiver:
                 free = await self.free_slots()
                 if not self.stop.is_set() and not self.paused:
                     await self._fill(free)
+            await self.ahead.give_back()
             while self._tasks:
                 await self._wait_for(*self._tasks)
         finally:
@@ -103,7 +108,7 @@ class Receiver:
                 return
             turn = self.draws.turn(polling=self.polls.are_all_long)
             if turn != MESSAGES:
-                await self.draws.draw(turn, free)
+                await self.draws.draw(turn, free, self.ahead.room())
                 services.message_received.set()
         except StoreError as error:
             await self._after_outage(error)
@@ -147,11 +152,14 @@ class Receiver:
         """Start a receive and reserve its slots."""
         longest_s = 0 if self.draws.has_chunks else receive_wait_s(self.services.rt)
         wait_s = self.polls.wait_s(longest_s, self._max_active) if longest_s else 0
-        most = self.polls.begin(poll, free, wait_s)
-        self.reserved_slots += most
-        self._tasks.add(asyncio.create_task(self._receive(poll, most, wait_s)))
+        room = 0 if self.services.intake.notes.unknown_in_a_row else self.ahead.room()
+        most = self.polls.begin(poll, free + room, wait_s)
+        slots = min(most, free)
+        self.reserved_slots += slots
+        receive = self._receive(poll, most, wait_s, slots)
+        self._tasks.add(asyncio.create_task(receive))
 
-    async def _receive(self, poll: Poll, most: int, wait_s: int) -> None:
+    async def _receive(self, poll: Poll, most: int, wait_s: int, slots: int) -> None:
         """Receive once, and start the work on each message."""
         rt, liveness = self.services.rt, self.services.liveness
         liveness.expect_within("receiving", REQUEST_S + wait_s)
@@ -164,7 +172,7 @@ class Receiver:
             await self._after_outage(error)
         finally:
             self.polls.end(poll, len(deliveries), wait_s)
-            self.reserved_slots -= most
+            self.reserved_slots -= slots
             self.slot_freed.set()
             if not self.polls.in_flight:
                 liveness.suspend("receiving")
@@ -177,7 +185,7 @@ class Receiver:
             self.services.message_received.set()
             self.services.calls.breakers.prefetch()
         for delivery in deliveries:
-            self.on_message(delivery)
+            self.take(delivery)
 
     async def _after_outage(self, error: PieceworkError) -> None:
         """Wait for a moment after a request failed."""
@@ -193,6 +201,8 @@ class Receiver:
             self.slot_freed.clear()
             await self.slot_freed.wait()
         most = self._max_active - self.reserved_slots
+        if self.ahead.room():
+            return max(1, most - self.active_count())
         self.wake_at = most - min(BATCH, most)
         if self.active_count() > self.wake_at:
             self.slot_freed.clear()
@@ -217,8 +227,23 @@ class Receiver:
         taken = self.active_count() + self.reserved_slots
         return bool(paused) or taken >= self._max_active
 
+    def take(self, each: Delivery | Drawn) -> None:
+        """Start a message, or a drawn chunk, or let it wait for the next free slot."""
+        self.ahead.add(each)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self.ahead and not self.is_full() and not self.stop.is_set():
+            self.ahead.start_next()
+
     def on_task_done(self) -> None:
-        """Wake the wait for slots once few enough tasks are active."""
+        """Count an end, and use its slot."""
+        self.ahead.note_end()
+        self.on_slot_freed()
+
+    def on_slot_freed(self) -> None:
+        """Start what waits; or wake the wait for slots once few tasks are active."""
+        self._start_waiting()
         if self.active_count() <= self.wake_at:
             self.slot_freed.set()
 

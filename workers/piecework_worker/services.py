@@ -35,6 +35,7 @@ from piecework_worker.job_notes import JobNotes
 from piecework_worker.lease import LeaseRenewer
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.shared_calls import SharedCalls
+from piecework_worker.slots import Slots
 from piecework_worker.stage_runner import StageRuns
 from piecework_worker.tenant_caps import TenantCaps
 
@@ -62,6 +63,7 @@ class WorkerServices:
     stages: StageRuns
     liveness: Liveness
     exhaustion: Exhaustion
+    slots: Slots
     traces: Traces | None = None
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -142,5 +144,6 @@ def open_services(
         stages=StageRuns(isolation),
         liveness=liveness,
         exhaustion=Exhaustion(log),
+        slots=Slots(settings.max_chunks),
         traces=open_traces(clock, worker, settings.trace_ratio, settings.trace_fields),
     )

@@ -20,6 +20,7 @@ from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
 from piecework.store.dead_letters import DeadLetters
 from piecework_worker.acks import Ack, AckBatcher
+from piecework_worker.ahead import Drawn
 from piecework_worker.cancel_poller import CancelPoller
 from piecework_worker.draws import Draws
 from piecework_worker.escalator import escalate
@@ -70,10 +71,11 @@ class Worker:
         self.receiver = Receiver(
             services,
             self.stop,
-            lambda: len(self.active_tasks),
-            self.on_message,
+            lambda: services.slots.taken(len(self.active_tasks)),
+            self.start,
             self.draws,
         )
+        services.slots.on_free = self.receiver.on_slot_freed
         self.acks = AckBatcher(
             services.rt,
             lambda: len(self.active_tasks) <= 1,
@@ -112,13 +114,17 @@ class Worker:
             if isinstance(result, Exception):
                 raise result
 
-    def on_message(self, delivery: Delivery) -> None:
-        """Start the work on a message."""
-        self.start_task(self.handle(delivery))
+    def start(self, each: Delivery | Drawn) -> None:
+        """Start the work on a message, or on a chunk that has no message."""
+        if isinstance(each, Drawn):
+            work_item = WorkItem(each.ref, each.gen)
+            self.start_task(self.perform_drawn(work_item, each.job))
+        else:
+            self.start_task(self.handle(each))
 
     def on_drawn(self, job: Job, ref: ChunkRef, gen: int) -> None:
-        """Start the work on a chunk that has no message."""
-        self.start_task(self.perform_drawn(WorkItem(ref, gen), job))
+        """Start the work on a drawn chunk, now or in the next free slot."""
+        self.receiver.take(Drawn(job, ref, gen))
 
     async def perform_drawn(self, work_item: WorkItem, job: Job) -> None:
         """Run a chunk without a message; the reconciler sends one if this fails."""
@@ -333,11 +339,14 @@ class Worker:
 
     def count_unfinished(self) -> int:
         """Return the active tasks and receives, each of which may claim a chunk."""
-        return len(self.active_tasks) + self.receiver.polls.in_flight
+        waiting = self.receiver.polls.in_flight + len(self.receiver.ahead)
+        return len(self.active_tasks) + waiting
 
     def pause_intake(self, *, on: bool) -> None:
         """Pause or resume the intake of new chunks."""
         self.receiver.pause(on=on)
+        if on and self.receiver.ahead:
+            self.start_task(self.receiver.ahead.give_back())
         if on and self.services.intake.next_chunks.jobs:
             self.start_task(self.services.intake.next_chunks.send_all(self.services.rt))
 

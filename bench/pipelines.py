@@ -65,27 +65,28 @@ async def hold(ctx: Context[Task]) -> int:
     return ctx.payload.n
 
 
-async def ask(chunk: int, number: int, *, idempotency_key: str) -> int:  # noqa: ARG001 -- the key is for providers
+async def ask(chunk: int, number: int, *, idempotency_key: str) -> str:  # noqa: ARG001 -- the key is for providers
     """Make a call of W2."""
     try:
-        await tasks().acall(chunk, number)
+        return await tasks().acall(chunk, number)
     except protocol.CallFailedError as error:
         raise TransientError(str(error), code="llm.provider.overloaded") from error
-    return number
 
 
 model = Dependency("model", retry=RetryPolicy(attempts=3, base=0.02, cap=0.05))
 
 
 async def call_all(ctx: Context[Task]) -> int:
-    """Make the calls of a W2 chunk, with the worker's maximum concurrency."""
+    """Make the calls of a W2 chunk: with the worker's concurrency, or in turn."""
     n, ledger = ctx.payload.n, tasks().ledger
     ledger.start(str(n))
-    numbers = range(tasks().config.calls)
-    answers = [ctx.call(model, ask, n, number) for number in numbers]
-    found = await asyncio.gather(*answers)
+
+    async def call(chunk: int, number: int) -> None:
+        await ctx.call(model, ask, chunk, number)
+
+    await tasks().each_call(str(n), call)
     ledger.done(str(n))
-    return len(found)
+    return tasks().config.calls
 
 
 async def done(ctx: Results) -> int:

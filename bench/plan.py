@@ -18,12 +18,16 @@ from bench.workloads import Outcome, measure_many_jobs
 
 Measure: TypeAlias = Callable[[BenchEnvironment, Any], Outcome]
 Form: TypeAlias = Literal["short", "full"]
-WORKLOADS = ("W1", "W2a", "W2b", "W3", "W4", "W5")
+WORKLOADS = ("W0", "W1", "W2a", "W2b", "W3", "W4", "W5")
 
 #: Maximum chunks of the largest job by default. With 100,000 messages in its queue,
 #: MiniStack answers for 23 chunks a second.
 LARGEST: Mapping[Kind, int] = {"models": 100_000, "ministack": 10_000}
 NO_OP = {"concurrency": 32, "visibility_s": 30}
+#: 20 calls of half a second in turn, with answers of 2 KB: what a chunk of paid calls
+#: mostly does.
+IN_TURN = {"concurrency": 64, "visibility_s": 30, "sleep_s": 0.5, "n": 0, "calls": 20}
+IN_TURN |= {"in_turn": True, "answer_bytes": 2_048}
 CALLS = {"concurrency": 64, "visibility_s": 10, "sleep_s": 0.05, "n": 0}
 KILLED = {"concurrency": 32, "visibility_s": 5, "sleep_s": 0.02}
 
@@ -34,7 +38,9 @@ class Sizes:
 
     rounds: int
     tasks: int
+    in_turn: int
     killed: int
+    kills: int
     growth: tuple[int, ...]
     shared: int
     workers: tuple[int, ...]
@@ -49,26 +55,30 @@ SIZES: Mapping[Form, Sizes] = {
     "short": Sizes(
         rounds=1,
         tasks=600,
+        in_turn=64,
         killed=400,
+        kills=1,
         growth=(100, 1_000),
         shared=600,
         workers=(2,),
         jobs=20,
         samples=1,
-        workloads=("W1", "W2b", "W3", "W4", "W5"),
-        rivals=("W1", "W2b"),
+        workloads=("W0", "W1", "W2b", "W3", "W4", "W5"),
+        rivals=("W0", "W1", "W2b"),
     ),
     "full": Sizes(
         rounds=3,
         tasks=10_000,
+        in_turn=128,
         killed=2_000,
+        kills=20,
         growth=(100, 1_000, 10_000, 100_000),
         shared=4_000,
         workers=(1, 2, 4),
         jobs=200,
         samples=5,
         workloads=WORKLOADS,
-        rivals=("W1", "W2a", "W2b", "W3"),
+        rivals=("W0", "W1", "W2a", "W2b", "W3"),
     ),
 }
 
@@ -113,13 +123,16 @@ def plan(options: PlanOptions) -> list[Step]:
     """Return the runs of one round, in their order."""
     sizes = SIZES[options.form]
     if options.tasks:
-        sizes = replace(sizes, tasks=options.tasks, killed=options.tasks)
+        tasks = options.tasks
+        sizes = replace(sizes, tasks=tasks, killed=tasks, in_turn=min(tasks, 128))
     if options.workloads:
         named = tuple(w for w in WORKLOADS if {w, w[:2]} & set(options.workloads))
         sizes = replace(sizes, workloads=named, rivals=named)
     largest = options.largest or LARGEST[options.aws_server]
     growth = tuple(n for n in sizes.growth if n <= largest)
-    sizes = replace(sizes, rounds=options.rounds or sizes.rounds, growth=growth)
+    rounds = options.rounds or sizes.rounds
+    kills = options.rounds or sizes.kills
+    sizes = replace(sizes, rounds=rounds, kills=kills, growth=growth)
     return [
         step
         for step in all_steps(sizes)
@@ -129,17 +142,20 @@ def plan(options: PlanOptions) -> list[Step]:
 
 def all_steps(sizes: Sizes) -> Iterator[Step]:
     """Yield each run once: a workload of all systems, then the next workload."""
-    # W3 counts the effects of a kill. It takes minutes with rivals that recover slowly.
-    once = replace(sizes, rounds=1)
+    # Each round of W3 kills once, at a moment of its own.
+    kills = replace(sizes, rounds=sizes.kills)
+    in_turn = {**IN_TURN, "chunks": sizes.in_turn}
     configs: dict[str, tuple[Measure, dict[str, Any]]] = {
+        "W0": (workloads.measure_calls, in_turn),
         "W1": (workloads.measure_no_op, {**NO_OP, "n": sizes.tasks}),
         "W2a": (workloads.measure_calls, CALLS),
         "W2b": (workloads.measure_calls, CALLS),
         "W3": (workloads.measure_kill, {**KILLED, "n": sizes.killed}),
     }
     for workload, (measure, config) in configs.items():
-        full_config = {**config, "workload": workload}
-        repeated = once if workload == "W3" else sizes
+        # A chunk of W0 is one of W2b whose calls are in turn.
+        full_config = {**config, "workload": "W2b" if workload == "W0" else workload}
+        repeated = kills if workload == "W3" else sizes
         if workload in sizes.workloads and workload not in PIECEWORK_EXCLUSIONS:
             yield Step(
                 workload, PIECEWORK, measure, full_config, rounds=repeated.rounds

@@ -74,10 +74,15 @@ W5 = (
     ("lease s", "lease_s", 0),
 )
 WORKLOADS = (
+    (
+        "W0",
+        "chunks of 20 calls in turn of 0.5 s, answers of 2 KB, 64 chunks in progress",
+        W2,
+    ),
     ("W1", "no-op tasks, 32 in progress, one worker process", W1),
     ("W2a", "2,552 calls of 50 ms, one task per call, 64 in flight", W2),
     ("W2b", "22 chunks of 116 calls of 50 ms, one task per chunk, 64 in flight", W2),
-    ("W3", "kill -9 with half of the tasks of 20 ms done, lease 5 s", W3),
+    ("W3", "kill -9 amid the tasks of 20 ms, lease 5 s", W3),
     ("W4", "Piecework as jobs and workers grow", W4),
     ("W5", "Piecework's latencies", W5),
 )

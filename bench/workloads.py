@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import TypeAlias
 
 from bench.adapters.product import PieceworkAdapter
@@ -27,6 +28,8 @@ from piecework_orchestrator.cost.prices import load_prices
 Values: TypeAlias = dict[str, float]
 #: Seconds after a kill within which all tasks must be done.
 RECOVERY_TIMEOUT_S = 75.0
+#: The share of the tasks that is done at the kill: each round draws its own.
+KILL_SHARES = (0.1, 0.9)
 #: Seconds that a worker idles before it receives work.
 WARMUP_S = 1.0
 
@@ -171,13 +174,14 @@ def call_figures(
 
 
 def measure_kill(env: BenchEnvironment, adapter: Adapter) -> Outcome:
-    """W3: kill the worker with half of the tasks done, and start another."""
+    """W3: kill the worker at a random share of the tasks, and start another."""
     n = len(env.config.tasks)
+    share = Random(env.folder.name).uniform(*KILL_SHARES)
     adapter.setup()
     adapter.enqueue()
     with run_workers(adapter) as groups:
         wait_until_begun(env, groups)
-        wait_until_done(env, groups, n // 2)
+        wait_until_done(env, groups, round(n * share))
         groups[0].kill()
     at = time.monotonic()
     facts = env.ledger.poll()

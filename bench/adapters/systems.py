@@ -14,6 +14,7 @@ Server: TypeAlias = Literal["", "postgres", "redis", "temporal"]
 
 PIECEWORK = "piecework"
 BARE = "bare asyncio loop"
+IN_TURN = "it does ten messages one after the other, and extends the visibility of none"
 CALLS_ARE_STEPS = "its calls are steps of a larger unit; W2b is the intended use"
 NO_QUEUE = "it has no queue; in W2b it is the floor of this machine"
 #: Workloads that Piecework does not run.
@@ -73,6 +74,13 @@ RIVALS = (
     Rival("taskiq", "taskiq_sqs", "bench-sqs", ("taskiq", "taskiq-aio-sqs")),
     Rival("Dramatiq", "dramatiq_on_sqs", "bench-sqs", ("dramatiq", "dramatiq-sqs")),
     Rival(
+        "sqs-workers",
+        "sqsworkers_sqs",
+        "bench-sqs",
+        ("sqs-workers", "boto3"),
+        without={"W0": IN_TURN},
+    ),
+    Rival(
         "DBOS",
         "dbos_pg",
         "bench-postgres",
@@ -97,6 +105,13 @@ RIVALS = (
         ("procrastinate", "psycopg"),
         "postgres",
         most=3_000,
+    ),
+    Rival(
+        "PgQueuer",
+        "pgqueuer_pg",
+        "bench-postgres",
+        ("pgqueuer", "psycopg"),
+        "postgres",
     ),
     Rival("SAQ", "saq_redis", "bench-postgres", ("saq", "redis"), "redis"),
     Rival(

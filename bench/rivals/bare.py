@@ -53,7 +53,7 @@ async def do_all(config: protocol.Config) -> None:
 
     async def do(task: str) -> None:
         tasks.ledger.start(task)
-        await asyncio.gather(*(call(*each) for each in config.calls_of(task)))
+        await tasks.each_call(task, call)
         tasks.ledger.done(task)
 
     await asyncio.gather(*map(do, place(config).read_text().split()))

@@ -92,9 +92,9 @@ def work(config: protocol.Config) -> None:
     gate = asyncio.Semaphore(config.concurrency)
 
     @DBOS.step(retries_allowed=True, max_attempts=5, interval_seconds=0)
-    async def call(chunk: int, number: int) -> None:
+    async def call(chunk: int, number: int) -> str:
         async with gate:
-            await tasks.acall(chunk, number)
+            return await tasks.acall(chunk, number)
 
     @DBOS.workflow(name="perform")
     async def perform(name: str) -> None:
@@ -102,7 +102,7 @@ def work(config: protocol.Config) -> None:
             await tasks.aperform(name)
             return
         tasks.ledger.start(name)
-        await asyncio.gather(*(call(*each) for each in config.calls_of(name)))
+        await tasks.each_call(name, call)
         tasks.ledger.done(name)
 
     DBOS.launch()

@@ -77,18 +77,17 @@ class IdempotentTasks(protocol.Tasks):
         """Do a task that was not done before."""
         self._task(task=task)
 
-    def call(self, chunk: int, number: int) -> None:
+    def call(self, chunk: int, number: int) -> str:
         """Make a call; in W2b, only if it was not made before."""
         if self.config.workload == "W2b":
-            self._call(call=[chunk, number])
-        else:
-            super().call(chunk, number)
+            return str(self._call(call=[chunk, number]))
+        return super().call(chunk, number)
 
     def _do(self, task: str) -> None:
         self.perform(task)
 
-    def _ask(self, call: list[int]) -> None:
-        super().call(*call)
+    def _ask(self, call: list[int]) -> str:
+        return super().call(*call)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -45,6 +45,8 @@ class Config:
         sleep_s: Seconds of a task of W3, or of a call of W2.
         chunks: Chunks of W2.
         calls: Calls of a chunk of W2.
+        in_turn: Whether a chunk makes its calls one after the other, as in W0.
+        answer_bytes: Bytes of the answer of a call.
         fails: The share of calls whose first execution fails.
         run: The unique name of the run.
         options: Settings of a variant, by name.
@@ -64,6 +66,8 @@ class Config:
     chunks: int = 22
     calls: int = 116
     fails: float = 0.05
+    in_turn: bool = False
+    answer_bytes: int = 0
     run: str = "run"
     dsn: str = ""
     redis: str = ""
@@ -196,7 +200,12 @@ class Tasks:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.config.concurrency)
             calls = self.config.calls_of(task)
-            running: list[Future[None]]
+            if self.config.in_turn:
+                for call in calls:
+                    self.call(*call)
+                self.ledger.done(task)
+                return
+            running: list[Future[str]]
             running = [self._threads.submit(self.call, *call) for call in calls]
             refuse([each.exception() for each in running])
         elif self.config.sleep_s:
@@ -209,6 +218,8 @@ class Tasks:
         if self.config.workload == "W2a":
             for chunk, number in self.config.calls_of(task):
                 await self.acall(chunk, number)
+        elif self.config.workload == "W2b" and self.config.in_turn:
+            await self.each_call(task, self._gated)
         elif self.config.workload == "W2b":
             calls = [self._gated(*call) for call in self.config.calls_of(task)]
             refuse(list(await asyncio.gather(*calls, return_exceptions=True)))
@@ -216,15 +227,26 @@ class Tasks:
             await asyncio.sleep(self.config.sleep_s)
         self.ledger.done(task)
 
-    def call(self, chunk: int, number: int) -> None:
-        """Make a call that takes time and may fail; blocking."""
-        time.sleep(self.config.sleep_s)
-        self._answer(chunk, number)
+    async def each_call(
+        self, task: str, call: Callable[[int, int], Awaitable[object]]
+    ) -> None:
+        """Make the calls of a chunk by `call`: all at once, or in turn."""
+        calls = self.config.calls_of(task)
+        if self.config.in_turn:
+            for each in calls:
+                await call(*each)
+        else:
+            await asyncio.gather(*(call(*each) for each in calls))
 
-    async def acall(self, chunk: int, number: int) -> None:
-        """Make a call that takes time and may fail; on asyncio."""
+    def call(self, chunk: int, number: int) -> str:
+        """Make a call that takes time and may fail; blocking. Return its answer."""
+        time.sleep(self.config.sleep_s)
+        return self._answer(chunk, number)
+
+    async def acall(self, chunk: int, number: int) -> str:
+        """Make a call that takes time and may fail; on asyncio. Return its answer."""
         await asyncio.sleep(self.config.sleep_s)
-        self._answer(chunk, number)
+        return self._answer(chunk, number)
 
     async def _gated(self, chunk: int, number: int) -> None:
         """Make a call as soon as fewer than so many are in flight in this process."""
@@ -233,13 +255,14 @@ class Tasks:
         async with self._gate:
             await self.acall(chunk, number)
 
-    def _answer(self, chunk: int, number: int) -> None:
+    def _answer(self, chunk: int, number: int) -> str:
         config = self.config
         unlucky = fails_first(config.seed, chunk, number, config.fails)
         if unlucky and not self.ledger.count_attempt(chunk, number):
             self.ledger.call(chunk, number, "FAIL")
             raise CallFailedError(f"call {number} of chunk {chunk} failed this once")
         self.ledger.call(chunk, number, "OK")
+        return "x" * config.answer_bytes
 
 
 def refuse(outcomes: list[BaseException | None]) -> None:

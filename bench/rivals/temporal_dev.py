@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio import activity, workflow
@@ -39,25 +39,30 @@ AT_ONCE = RetryPolicy(initial_interval=timedelta(milliseconds=1), maximum_attemp
 
 @workflow.defn(name="chunk")
 class Chunk:
-    """A chunk: a retried activity per call, all at once."""
+    """A chunk: a retried activity per call, all at once or in turn."""
 
     @workflow.run
-    async def run(self, name: str, calls: int, lease_s: int, ledger: str) -> None:
+    async def run(
+        self, name: str, calls: int, lease_s: int, ledger: str, order: str
+    ) -> None:
         """Make every call; the worker bounds how many are in flight."""
         told = protocol.Ledger(ledger)
         note(told.start, name)
         lease = timedelta(seconds=lease_s)
-        await asyncio.gather(
-            *(
-                workflow.execute_activity(
-                    "perform",
-                    f"{name}.{number}",
-                    start_to_close_timeout=lease,
-                    retry_policy=AT_ONCE,
-                )
-                for number in range(calls)
+
+        def call(number: int) -> Awaitable[object]:
+            return workflow.execute_activity(
+                "perform",
+                f"{name}.{number}",
+                start_to_close_timeout=lease,
+                retry_policy=AT_ONCE,
             )
-        )
+
+        if order == "in turn":
+            for number in range(calls):
+                await call(number)
+        else:
+            await asyncio.gather(*map(call, range(calls)))
         note(told.done, name)
 
 
@@ -102,7 +107,8 @@ async def submit(config: protocol.Config) -> str:
         one, queue = f"{config.run}-{config.queue}-{name}", config.queue
         async with gate:
             if config.workload == "W2b":
-                words = [name, config.calls, lease_s, config.ledger]
+                order = "in turn" if config.in_turn else "at once"
+                words = [name, config.calls, lease_s, config.ledger, order]
                 await client.start_workflow(
                     "chunk", args=words, id=one, task_queue=queue
                 )
@@ -133,12 +139,12 @@ async def run(config: protocol.Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
 
     @activity.defn(name="perform")
-    async def perform(name: str) -> None:
+    async def perform(name: str) -> str:
         if config.workload == "W2b":
-            for call in config.calls_of(name):
-                await tasks.acall(*call)
-            return
+            (call,) = config.calls_of(name)
+            return await tasks.acall(*call)
         await tasks.aperform(name)
+        return ""
 
     worker = Worker(
         await Client.connect(config.address),

@@ -127,7 +127,8 @@ class SQS:
     def _send(self, request: Mapping[str, Any]) -> dict[str, Any]:
         queue, body = self._queue(request["QueueUrl"]), sqs_requests.body(request)
         delay_s = sqs_requests.number(request, "DelaySeconds", 0, 0, 900)
-        message = self._deliveries.send(queue, body, delay_s)
+        attributes = request.get("MessageAttributes") or {}
+        message = self._deliveries.send(queue, body, delay_s, attributes)
         return {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body)}
 
     def _receive(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +138,7 @@ class SQS:
         usual, longest = queue.visibility_s, sqs_requests.VISIBILITY_LIMIT
         hide_s = number(request, "VisibilityTimeout", usual, 0, longest)
         wanted = wanted_of_message(request)
+        senders = frozenset(request.get("MessageAttributeNames") or ())
         messages = [
             {
                 "MessageId": message.message_id,
@@ -144,6 +146,7 @@ class SQS:
                 "MD5OfBody": _md5(message.body),
                 "Body": message.body,
                 **of_message(message, wanted),
+                **of_sender(message, senders),
             }
             for message in self._deliveries.deliver(queue, int(most), hide_s)
         ]
@@ -235,6 +238,19 @@ def of_message(message: Stored, wanted: frozenset[str]) -> dict[str, dict[str, s
     if "All" not in wanted:
         found = {name: text for name, text in found.items() if name in wanted}
     return {"Attributes": found} if found else {}
+
+
+def of_sender(message: Stored, wanted: frozenset[str]) -> dict[str, Any]:
+    """Return the attributes that the sender gave a message, by their whole names.
+
+    AWS also takes the beginning of a name, and answers with a sum of the attributes.
+    """
+    found = {
+        name: value
+        for name, value in message.attributes.items()
+        if "All" in wanted or name in wanted
+    }
+    return {"MessageAttributes": found} if found else {}
 
 
 def of_queue(

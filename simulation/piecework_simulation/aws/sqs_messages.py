@@ -7,7 +7,7 @@ out of date; the message itself is authoritative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -31,6 +31,7 @@ class Stored:
         receives: The time of each receive.
         returned: It was deleted already, and became visible again.
         place: Its position in the arrival order of its queue.
+        attributes: What its sender gave it beside the body.
     """
 
     serial: int
@@ -42,6 +43,7 @@ class Stored:
     source_arn: str | None = None
     returned: bool = False
     place: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -190,13 +192,20 @@ class Deliveries:
         arrived, self._arrived = self._arrived, {}
         return arrived
 
-    def send(self, queue: MessageQueue, body: str, delay_s: float) -> Stored:
+    def send(
+        self,
+        queue: MessageQueue,
+        body: str,
+        delay_s: float,
+        attributes: Mapping[str, Any],
+    ) -> Stored:
         """Store a sent message."""
         if self.chaos.fires("sqs.delay"):
             delay_s += self.rng.uniform(0, LATE_S)
         now, serial = self.now(), next(self._serials)
         message_id = f"{serial:08x}-0000-4000-8000-000000000000"
         message = Stored(serial, message_id, body, now, now + delay_s)
+        message.attributes = attributes
         if self.chaos.fires("sqs.lost"):
             return message
         self._add(queue, message)

@@ -17,9 +17,13 @@ _HANDLE = frozenset({"QueueUrl", "ReceiptHandle", "Id"})
 _RECEIVE = ("MaxNumberOfMessages", "WaitTimeSeconds", "VisibilityTimeout")
 _ATTRIBUTES = ("AttributeNames", "MessageSystemAttributeNames")
 _KNOWN: Final = {
-    "send_message": frozenset({"QueueUrl", "MessageBody", "DelaySeconds", "Id"}),
+    "send_message": frozenset(
+        {"QueueUrl", "MessageBody", "DelaySeconds", "Id", "MessageAttributes"}
+    ),
     "send_message_batch": _ENTRIES,
-    "receive_message": frozenset({"QueueUrl", *_RECEIVE, *_ATTRIBUTES}),
+    "receive_message": frozenset(
+        {"QueueUrl", *_RECEIVE, *_ATTRIBUTES, "MessageAttributeNames"}
+    ),
     "delete_message": _HANDLE,
     "delete_message_batch": _ENTRIES,
     "change_message_visibility": _HANDLE | {"VisibilityTimeout"},

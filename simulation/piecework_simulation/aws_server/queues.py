@@ -35,8 +35,8 @@ OPERATIONS = {
     "GetQueueAttributes": "get_queue_attributes",
     "GetQueueUrl": "get_queue_url",
 }
-#: Parameters of a receive that change nothing where no message has attributes.
-IDLE = ("MessageAttributeNames", "ReceiveRequestAttemptId")
+#: A parameter of a receive that changes nothing in a standard queue.
+IDLE = "ReceiveRequestAttemptId"
 WAIT = "ReceiveMessageWaitTimeSeconds"
 #: Attributes of a queue, to the model's names. Then those that it does without. It
 #: refuses all others.
@@ -94,8 +94,7 @@ class Queues:
         self, request: Document, respond: Respond
     ) -> Callable[[], None] | None:
         """Return messages as soon as there are some."""
-        for name in IDLE:
-            request.pop(name, None)
+        request.pop(IDLE, None)
         queue = name_of(request["QueueUrl"])
         wait_s = request.get("WaitTimeSeconds", self._waits.get(queue, 0))
         reply = self._model.call("receive_message", request)

@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits million cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
 	bench bench-full commands cores large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -181,6 +181,10 @@ telemetry: setup ## measure the CPU and requests that traces and metrics add to 
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)
+
+million: setup ## run one large job to its last file: submit, two workers, certificate, Parquet; seconds and memory of each (CHUNKS=1000000)
+	@$(BIN)/python -m bench.million \
+	$(if $(filter command environment,$(origin CHUNKS)),--chunks $(CHUNKS)) $(ARGS)
 
 cost-of-a-million: setup ## compare the bill of a million chunks by hand with `jobs cost`, line by line (ARGS="--only twenty")
 	@$(BIN)/python -m verification.million $(ARGS)

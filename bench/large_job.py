@@ -20,14 +20,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.adapters.product import APP, ENV, TENANT
+from bench.adapters.product import APP, ENV, TENANT, PieceworkAdapter
 from bench.aws_server import resources
 from bench.aws_server.router import AwsServer
 from bench.budgets import BudgetResult
 from bench.commands import PROGRAM
 from bench.emulator import REGION, RunningAwsServer
-from bench.environment import kept_environment
+from bench.environment import BenchEnvironment, kept_environment
 from bench.processes import ROOT, FailedError, start, tail
+from bench.workloads import Outcome
 from piecework.aws.endpoint import Emulator
 from piecework.domain import keys
 from piecework.domain.moments import iso
@@ -364,6 +365,14 @@ def use_of(words: Sequence[str], aws: RunningAwsServer, log: Path) -> Used:
     requests = aws.counts().since(before).requests
     cpu_s = used.ru_utime + used.ru_stime
     return Used(cpu_s, int(peak.read_text("ascii")) / KIB_IN_MIB, requests)
+
+
+def measure_show(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
+    """Show the running job once; a server of its own has it."""
+    del adapter
+    with run_server(env.folder, len(env.config.tasks)) as aws:
+        used = use_of(VIEWS["jobs_show_running"], aws, env.folder / "show.log")
+    return Outcome({f"show_{name}": each for name, each in used._asdict().items()})
 
 
 def measure(aws: RunningAwsServer, log: Path, rounds: int) -> None:

@@ -6,6 +6,7 @@ import statistics
 import sys
 import time
 from dataclasses import replace
+from random import Random
 
 from bench.adapters.product import PieceworkAdapter
 from bench.environment import BenchEnvironment
@@ -19,9 +20,10 @@ from bench.waiting import (
     wait_while_alive,
 )
 from bench.workloads import WARMUP_S, Outcome
+from piecework_orchestrator.cost.prices import load_prices
 
 FAST_POLL_S = 0.005
-#: Seconds after which a second worker waits for work, too.
+#: Seconds from its start after which a second worker waits for work, too.
 WORKER_START_S = 4.0
 
 
@@ -74,14 +76,22 @@ def measure_cancel(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
 
 
 def measure_takeover(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
-    """Kill a worker with a chunk in progress, while another one is idle."""
+    """Kill a worker with a chunk in progress, while another one is idle.
+
+    It renews its lease every third of it; the kill falls at a random moment between two
+    renewals.
+    """
     adapter.setup()
+    phase_s = Random(env.folder.name).uniform(0.0, env.config.visibility_s / 3)
     facts = env.ledger.poll
     with run_workers(adapter) as dying:
         adapter.enqueue()
         wait_until_begun(env, dying)
         with run_workers(adapter) as groups:
-            time.sleep(WORKER_START_S)
+            wait_while_alive(
+                lambda: adapter.started() > 1, groups, "No second worker started."
+            )
+            time.sleep(WORKER_START_S + phase_s)
             dying[0].kill()
             at = time.monotonic()
             wait_while_alive(
@@ -91,3 +101,24 @@ def measure_takeover(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcom
             )
     again = facts().started_at[-1] / 1e9 - at
     return Outcome({"takeover_s": again, "lease_s": env.config.visibility_s})
+
+
+def measure_long_chunks(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
+    """Drain chunks that take long with two workers; count what that costs of AWS.
+
+    The submit is left out. What is left are renewals, and the reads of reconcilers.
+    """
+    adapter.setup()
+    adapter.enqueue()
+    n, before = len(env.config.tasks), env.counts()
+    with run_workers(adapter, 2) as groups:
+        wait_until_begun(env, groups)
+        wait_until_settled(adapter)
+        used = env.counts().since(before)
+    return Outcome(
+        {
+            "long_chunks_usd_per_million": used.usd(load_prices()) / n * 1e6,
+            "long_chunks_read_units": used.units(reads=True) / n,
+        },
+        used,
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from bench import latencies, workloads
+from bench import large_job, latencies, workloads
 from bench.adapters.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS, Rival
 from bench.emulator import Kind
 from bench.environment import BenchEnvironment
@@ -46,6 +46,8 @@ class Sizes:
     workers: tuple[int, ...]
     jobs: int
     samples: int
+    shown: int
+    long: tuple[int, float]
     workloads: tuple[str, ...]
     rivals: tuple[str, ...]
 
@@ -63,6 +65,8 @@ SIZES: Mapping[Form, Sizes] = {
         workers=(2,),
         jobs=20,
         samples=1,
+        shown=100_000,
+        long=(8, 5.0),
         workloads=("W0", "W1", "W2b", "W3", "W4", "W5"),
         rivals=("W0", "W1", "W2b"),
     ),
@@ -77,6 +81,8 @@ SIZES: Mapping[Form, Sizes] = {
         workers=(1, 2, 4),
         jobs=200,
         samples=5,
+        shown=1_000_000,
+        long=(64, 30.0),
         workloads=WORKLOADS,
         rivals=("W0", "W1", "W2a", "W2b", "W3"),
     ),
@@ -218,12 +224,24 @@ def latency_steps(sizes: Sizes) -> Iterator[Step]:
         variant="cancel",
         rounds=sizes.samples,
     )
-    alone = {**base, "sleep_s": 60.0}
+    for lease_s in (base["visibility_s"], 18):
+        yield Step(
+            "W5",
+            PIECEWORK,
+            latencies.measure_takeover,
+            {**base, "sleep_s": 60.0, "visibility_s": lease_s},
+            variant=f"takeover, lease {lease_s} s",
+            rounds=sizes.kills,
+        )
+    shown = {**base, "n": sizes.shown}
+    variant = f"jobs show of {sizes.shown:,}"
+    yield Step("W5", PIECEWORK, large_job.measure_show, shown, variant=variant)
+    chunks, seconds = sizes.long
+    long = {**base, "n": chunks, "sleep_s": seconds, "concurrency": 16}
     yield Step(
         "W5",
         PIECEWORK,
-        latencies.measure_takeover,
-        alone,
-        variant="takeover",
-        rounds=sizes.samples,
+        latencies.measure_long_chunks,
+        {**long, "visibility_s": 18},
+        variant=f"chunks of {seconds:g} s",
     )

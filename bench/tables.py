@@ -72,6 +72,11 @@ W5 = (
     ("cancel to quiesced s", "cancel_to_quiesced_s", 2),
     ("kill to takeover s", "takeover_s", 2),
     ("lease s", "lease_s", 0),
+    ("show CPU s", "show_cpu_s", 2),
+    ("show MiB", "show_rss_mib", 0),
+    ("show requests", "show_requests", 0),
+    ("$/M beside the submit", "long_chunks_usd_per_million", 2),
+    ("RCU/chunk", "long_chunks_read_units", 2),
 )
 WORKLOADS = (
     (

@@ -49,12 +49,21 @@ class Usage:
         usd: The price in dollars; None: it is unknown, and the bill uses its table of
             prices.
         model: The name in the table of prices; empty: the dependency's name.
+        response_model: The model that answered, as the provider names it; empty: not
+            stated. Traces show it, and what follows.
+        finish_reason: Why it stopped, in the provider's word; empty: not stated.
+        cached_tokens_in, cache_write_tokens_in: The parts of `tokens_in` that were read
+            from a cache, and written to one.
     """
 
     tokens_in: int = 0
     tokens_out: int = 0
     usd: float | None = None
     model: str = ""
+    response_model: str = ""
+    finish_reason: str = ""
+    cached_tokens_in: int = 0
+    cache_write_tokens_in: int = 0
 
     @property
     def whole_amounts(self) -> tuple[int, int, int]:

@@ -145,9 +145,10 @@ class Attempts:
                         raise
                 if isinstance(end, Answered):
                     return self._answered(attempts, end.value)
-                self._count_failure(attempts, end)
+                used = self._count_failure(attempts, end)
                 delay = retries.delay_after(end)
-                attempts.end(self.log, now(), "failed", end.envelope, delay or 0.0)
+                said = end.envelope, delay or 0.0
+                attempts.end(self.log, now(), "failed", *said, used=used)
                 self.recorder.note_failure(call, end, delay or 0.0)
                 if delay is None:
                     return self._failed(attempts, end)
@@ -235,11 +236,15 @@ class Attempts:
                 if permit and permit.probe_until and health is Health.FAILURE:
                     self.counts.probe_failure = failure
 
-    def _count_failure(self, attempts: CallAttempts, end: Failed | None) -> None:
+    def _count_failure(
+        self, attempts: CallAttempts, end: Failed | None
+    ) -> Usage | None:
         """Count an attempt that failed, if it was sent; None: it was cut off.
 
+        Return what its answer used; None: it is not known.
         Like the bill, a budget counts a failed attempt only if its usage is known.
         """
+        known = None
         if attempts.began_at is not None:
             self.counts.failed += end is None or not not_sent(end.envelope)
             dependency = attempts.call.dependency
@@ -251,6 +256,7 @@ class Attempts:
         # A lookup may find the answer, which then counts.
         if attempts.call.dependency.lookup is None:
             attempts.correct_budgets(Amount())
+        return known
 
     def _count_cut_off(self, attempts: CallAttempts) -> None:
         """Count an attempt that Piecework has cut off: a stop, a cancel, a lost claim.

@@ -246,6 +246,18 @@ class Call:
         return values.encode(self.bound.func, value)
 
 
+def told(used: Usage) -> dict[str, object]:
+    """Return what the event of an attempt says of the usage of its answer."""
+    found: dict[str, object] = {
+        "cached_tokens_in": used.cached_tokens_in,
+        "cache_write_tokens_in": used.cache_write_tokens_in,
+        "response_model": used.response_model,
+        "finish_reasons": [used.finish_reason] if used.finish_reason else None,
+    }
+    known = {name: value for name, value in found.items() if value}
+    return {"tokens_in": used.tokens_in, "tokens_out": used.tokens_out, **known}
+
+
 @dataclass(slots=True)
 class CallAttempts:
     """The attempts at a call so far. Each emits one event when it ends.
@@ -336,7 +348,7 @@ class CallAttempts:
         if dependency.model:
             facts = {"provider": dependency.provider, "model": dependency.model}
         if used is not None:
-            facts |= {"tokens_in": used.tokens_in, "tokens_out": used.tokens_out}
+            facts |= told(used)
         telemetry.emit(
             log,
             "call.attempt",

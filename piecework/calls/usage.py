@@ -35,6 +35,8 @@ A = TypeVar("A")
 
 #: The most tokens or dollars of one call that are accepted; they are stored in records.
 MAX_AMOUNT: Final = 1_000_000_000
+#: Characters of a word of a provider, such as the reason for which a model stopped.
+MAX_WORD: Final = 100
 #: The source of an answer: the dependency, its lookup, the journal or the shared cache.
 #: What a lookup finds was paid for, and not counted yet. A call that was cut off has no
 #: answer, and may have been paid for.
@@ -171,8 +173,18 @@ def validated(usage: Any) -> Usage:
         message = f"`usage` returned a {type(usage).__name__}; it must return a Usage."
         raise TypeError(message)
     usd = None if usage.usd is None else float(usage.usd)
-    plain = Usage(int(usage.tokens_in), int(usage.tokens_out), usd, str(usage.model))
-    for amount in (plain.tokens_in, plain.tokens_out, usd or 0.0):
+    plain = Usage(
+        int(usage.tokens_in),
+        int(usage.tokens_out),
+        usd,
+        str(usage.model),
+        str(usage.response_model)[:MAX_WORD],
+        str(usage.finish_reason)[:MAX_WORD],
+        int(usage.cached_tokens_in),
+        int(usage.cache_write_tokens_in),
+    )
+    cached = plain.cached_tokens_in, plain.cache_write_tokens_in
+    for amount in (plain.tokens_in, plain.tokens_out, *cached, usd or 0.0):
         if not 0 <= amount <= MAX_AMOUNT:
             message = (
                 f"A usage has the amount {amount}; keep it from 0 to {MAX_AMOUNT}."

@@ -93,6 +93,7 @@ def openai_chat(
                 part(usage, "prompt_tokens_details"), "cached_tokens"
             ),
             notes=tuple(notes),
+            response_model=getattr(answer, "model", None) or "",
         )
         require_no_error(answer, found)
         try:
@@ -169,6 +170,7 @@ def anthropic_messages(
             cached_tokens_in=read,
             cache_write_tokens_in=written,
             notes=tuple(notes),
+            response_model=getattr(answer, "model", None) or "",
         )
         require_no_error(answer, found)
         try:

@@ -332,7 +332,16 @@ class Model:
         counted = answer.tokens_in or answer.tokens_out
         if usd is None and self.price is not None and counted:
             usd = self.price.usd(answer)
-        return Usage(answer.tokens_in, answer.tokens_out, usd, self.model_id)
+        return Usage(
+            answer.tokens_in,
+            answer.tokens_out,
+            usd,
+            self.model_id,
+            answer.response_model,
+            answer.stop_reason,
+            answer.cached_tokens_in,
+            answer.cache_write_tokens_in,
+        )
 
     def estimated_usd(self, request: ModelRequest, *_: Any) -> float:
         """Return the most dollars that a request is likely to cost, by the price."""

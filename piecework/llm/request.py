@@ -67,6 +67,8 @@ class ModelAnswer:
         cache_write_tokens_in: The part of `tokens_in` that was written to a cache.
         usd: The price, if the provider states it; None: the model's price applies.
         answered_by: The name of the `Model` that answered.
+        response_model: The model that answered, as the provider names it; empty: it
+            did not say.
         notes: What was odd in the answer, and how it was read; no content is quoted.
     """
 
@@ -79,6 +81,7 @@ class ModelAnswer:
     usd: float | None = None
     answered_by: str = ""
     notes: tuple[str, ...] = ()
+    response_model: str = ""
 
     def failure(self, request: ModelRequest) -> StageError | None:
         """Return the error of an answer that cannot be used; None: it is finished.

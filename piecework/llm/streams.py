@@ -35,6 +35,7 @@ class StreamedChat:
     def __init__(self) -> None:
         self.usage: Any = None
         self.error: Any = None
+        self.model = ""
         self._parts: list[Any] = []
         self._refusal = ""
         self._reason: Any = None
@@ -43,6 +44,7 @@ class StreamedChat:
         """Add the next chunk; the last one may have the usage alone."""
         self.usage = getattr(chunk, "usage", None) or self.usage
         self.error = getattr(chunk, "error", None) or self.error
+        self.model = getattr(chunk, "model", None) or self.model
         for choice in getattr(chunk, "choices", None) or ():
             if getattr(choice, "index", 0):
                 continue  # further answers to the same request
@@ -64,6 +66,7 @@ class StreamedMessage:
     def __init__(self) -> None:
         self.usage = SimpleNamespace()
         self.error: Any = None
+        self.model = ""
         self._blocks: dict[int, SimpleNamespace] = {}
         self._reason: Any = None
         self._ended = False
@@ -73,6 +76,7 @@ class StreamedMessage:
         match event.type:
             case "message_start":
                 self._count(event.message.usage)
+                self.model = getattr(event.message, "model", None) or ""
             case "content_block_start":
                 block = event.content_block
                 self._blocks[event.index] = SimpleNamespace(

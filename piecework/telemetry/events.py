@@ -256,7 +256,8 @@ _STAGE: Final = {
         "failed or was interrupted; the next attempt begins after the delay, if the "
         "event has one",
         "error_code attempt_number delay_ms idempotency_key_hash dependency outcome "
-        "duration_ms? provider? model? tokens_in? tokens_out?",
+        "duration_ms? provider? model? tokens_in? tokens_out? cached_tokens_in? "
+        "cache_write_tokens_in? response_model? finish_reasons?",
         "warning",
     ),
     "breaker.opened": event(

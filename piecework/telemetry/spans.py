@@ -81,8 +81,12 @@ SPANS: Final[Mapping[str, SpanRow]] = MappingProxyType(
                 "error.type": "error_code",
                 "gen_ai.provider.name": "provider",
                 "gen_ai.request.model": "model",
+                "gen_ai.response.model": "response_model",
+                "gen_ai.response.finish_reasons": "finish_reasons",
                 "gen_ai.usage.input_tokens": "tokens_in",
                 "gen_ai.usage.output_tokens": "tokens_out",
+                "gen_ai.usage.cache_read.input_tokens": "cached_tokens_in",
+                "gen_ai.usage.cache_creation.input_tokens": "cache_write_tokens_in",
             },
         ),
         "compensation": _row(

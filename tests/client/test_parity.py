@@ -48,6 +48,7 @@ COMMAND_OF = {
     "call": "chunks calls",
     "results": "results",
     "export": "results",
+    "export_calls": "chunks calls",
     "save": "results",
     "cost": "jobs cost",
     "forecast": "jobs forecast",

@@ -36,7 +36,10 @@ from piecework import (
 )
 
 QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
-model = Dependency("model", retry=QUICK, usage=lambda n: Usage(tokens_in=10))
+USED = Usage(
+    tokens_in=10, response_model="m-2", finish_reason="stop", cached_tokens_in=4
+)
+model = Dependency("model", retry=QUICK, usage=lambda n: USED)
 # A short call timeout, so that a takeover waits briefly for effects in flight.
 shop = Dependency("shop", retry=QUICK, timeout=5.0, effect=Effect.PROVIDER_IDEMPOTENT)
 bank = replace(shop, name="bank", limits=Limits(requests_per_minute=2))

@@ -111,6 +111,10 @@ async def test_of_chunks_without_a_failure_a_share_is_sent_and_of_others_all(
             "piecework.idempotency_key_hash",
         }
         assert of_attempt["gen_ai.usage.input_tokens"] == 10
+        assert of_attempt["gen_ai.response.model"] == "m-2"
+        assert of_attempt["gen_ai.response.finish_reasons"] == ("stop",)
+        assert of_attempt["gen_ai.usage.cache_read.input_tokens"] == 4
+        assert "gen_ai.usage.cache_creation.input_tokens" not in of_attempt
 
 
 def of_chunk(chunk: int) -> str:

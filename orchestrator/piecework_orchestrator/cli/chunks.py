@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from piecework.domain.states import ChunkStatus
+from piecework.errors import UsageError
 from piecework.reading import Reading
 from piecework_orchestrator.cli.completion import complete_chunk_status
 from piecework_orchestrator.cli.options import (
@@ -18,7 +19,7 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Output, encode
-from piecework_orchestrator.cli.run import run_reading
+from piecework_orchestrator.cli.run import run_client, run_reading
 from piecework_orchestrator.cli.views.calls import CALL_COLUMNS, call_view
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
 from piecework_orchestrator.reading.call_documents import (
@@ -32,6 +33,10 @@ from piecework_orchestrator.reading.chunk_documents import (
 )
 from piecework_orchestrator.reading.job_documents import require_job
 from piecework_orchestrator.reading.job_list import parse_status
+from piecework_orchestrator.reading.times import count
+
+if TYPE_CHECKING:
+    from piecework_orchestrator.client import Client
 
 #: Rows that a person reads on one page.
 TABLE_ROWS = 100
@@ -105,7 +110,13 @@ def show_chunk(
 
 def list_calls(
     job: JobArgument,
-    chunk: ChunkArgument,
+    chunk: Annotated[
+        str,
+        typer.Argument(
+            help="The chunk's number, or `join`; with --to: all chunks without it.",
+            show_default=False,
+        ),
+    ] = "",
     call: Annotated[
         int | None,
         typer.Option(
@@ -116,9 +127,24 @@ def list_calls(
             show_default="all calls as a list",
         ),
     ] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Write one row a call to this .jsonl, .csv or .parquet file instead, "
+            "a path or s3://bucket/key.",
+            show_default=False,
+        ),
+    ] = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the calls of a chunk, or show one with its arguments and answer."""
+    """List the calls of a chunk, or show one with its arguments and answer.
+
+    With --to, write how each call of the chunk, or of the whole job, went.
+    """
+    if to:
+        write_calls(job, chunk, to, call, output)
+        return
 
     async def run(rt: Reading, out: Output) -> None:
         record, number = await require_job(rt, job), parse_chunk(chunk)
@@ -133,4 +159,33 @@ def list_calls(
         if found and out.table:
             out.say(f"next: piecework chunks calls {job} {chunk} --call 1")
 
-    run_reading(run, output, before=lambda: parse_chunk(chunk))
+    def check() -> None:
+        if not chunk:
+            message = "Name a chunk, or write the calls of all chunks by --to FILE."
+            raise UsageError(message, next_step=f"`piecework chunks list {job}`")
+        parse_chunk(chunk)
+
+    run_reading(run, output, before=check)
+
+
+def write_calls(
+    job: str, chunk: str, to: str, call: int | None, output: Format
+) -> None:
+    """Write the calls of a chunk, or of a job, to a file."""
+
+    def check() -> None:
+        from piecework_orchestrator.results.export import writer_of
+
+        if call is not None:
+            message = "--call and --to exclude each other."
+            raise UsageError(message, next_step="Remove --call or --to.")
+        if chunk:
+            parse_chunk(chunk)
+        writer_of(to)
+
+    async def run(client: Client, out: Output) -> None:
+        only = parse_chunk(chunk) if chunk else None
+        number = await client.job(job).export_calls(to, only)
+        out.say(f"{count(number, 'call')} in {to}")
+
+    run_client(run, output, before=check)

@@ -107,6 +107,7 @@ from piecework_orchestrator.reading.selection import Filter, LetterFilter, selec
 from piecework_orchestrator.reading.timeline import chunk_timeline, job_timeline
 from piecework_orchestrator.reading.watch import Watcher, watch
 from piecework_orchestrator.results.artifacts import save_artifacts
+from piecework_orchestrator.results.call_export import export_calls
 from piecework_orchestrator.results.difference import Totals, differences
 from piecework_orchestrator.results.export import export
 from piecework_orchestrator.results.results import (
@@ -293,6 +294,22 @@ class JobHandle(Generic[R]):
         """
         record = await self._record()
         return await export(self.rt, record, to, with_version=with_version)
+
+    async def export_calls(self, to: str | Path, chunk: int | None = None) -> int:
+        """Write the calls of the job, or of a chunk, to a file: one row a call.
+
+        Arguments and answers are not among them: `call` has those of one.
+
+        Args:
+            to: A path, or `s3://bucket/key`. The suffix decides the form: `.jsonl`,
+                `.csv` or `.parquet`.
+            chunk: Only the calls of this chunk.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: another suffix, or a missing library.
+            StoreError: AWS cannot be reached.
+        """
+        return await export_calls(self.rt, await self._record(), to, chunk)
 
     async def differences(self, other: str) -> AsyncIterator[Document]:
         """Yield the chunks whose results differ from those of another job, by number.

@@ -126,6 +126,7 @@ class SyncJob(Generic[R]):
     call = Blocking(JobHandle.call)
     wait = Blocking(JobHandle.wait)
     export = Blocking(JobHandle.export)
+    export_calls = Blocking(JobHandle.export_calls)
     save = Blocking(JobHandle.save)
     cost = Blocking(JobHandle.cost)
     forecast = Blocking(JobHandle.forecast)

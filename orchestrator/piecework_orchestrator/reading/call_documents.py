@@ -8,8 +8,9 @@ arguments   in the objects that claims keep on purpose
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from piecework.aws.objects import OBJECT_LIMIT, read_value
 from piecework.domain import keys, records
@@ -25,11 +26,17 @@ from piecework.domain.rows import EffectRow, Row
 from piecework.errors import NotFoundError, StateError, StoreError
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
+from piecework.store.completion import chunks_of_group, read_chunk
+from piecework.store.table import Item
 from piecework_orchestrator.reading.chunk_documents import require_chunk
 from piecework_orchestrator.reading.job_documents import Document
 
 #: The setting under which arguments are kept, for those who miss them.
 HOW_TO_KEEP = "PIECEWORK_RECORD_CALLS=all keeps those of all calls"
+
+
+#: A chunk, and one of its calls as a document.
+CallRow: TypeAlias = tuple[Chunk, Document]
 
 
 @dataclass(slots=True)
@@ -124,16 +131,92 @@ async def read_calls(rt: Reading, ref: ChunkRef) -> Calls:
         NotFoundError: `job.chunk.not_found`.
     """
     chunk = await require_chunk(rt, ref)
-    work = await read_work(rt.table, ref, chunk)
+    found = calls_of(chunk, await read_work(rt.table, ref, chunk))
+    await read_arguments(rt, found)
+    found.listed = listed(found)
+    return found
+
+
+def calls_of(chunk: Chunk, work: Work) -> Calls:
+    """Return the calls that the rows of a chunk record."""
     stored = [
         each for page in work.calls for each in read_records(page.item, "records")
     ]
-    found = Calls(chunk, work, stored + read_records(chunk.item, "call_records"))
-    await read_arguments(rt, found)
+    return Calls(chunk, work, stored + read_records(chunk.item, "call_records"))
+
+
+def listed(found: Calls) -> list[Document]:
+    """Return one document a call, in the order in which they were asked for."""
     rows = list(call_rows(found))
     rows.sort(key=lambda row: str(row["asked_at"] or "~"))
-    found.listed = [{"call": n, **row} for n, row in enumerate(rows, start=1)]
-    return found
+    return [{"call": n, **row} for n, row in enumerate(rows, start=1)]
+
+
+# ── the calls of a job, partition by partition ────────────────────────────────
+
+
+async def calls_of_job(
+    rt: Reading, job: Job, only: int | None = None
+) -> AsyncIterator[CallRow]:
+    """Yield each call of a job with its chunk, or those of one chunk.
+
+    Whether arguments were kept is not read.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`: of `only`.
+    """
+    if only is not None:
+        ref = job.ref.chunk(only)
+        named = await require_chunk(rt, ref)
+        works = one_work(named, await read_work(rt.table, ref, named))
+    else:
+        works = works_of_job(rt, job)
+    async for work in works:
+        if (chunk := work.chunk) is not None:
+            for call in listed(calls_of(chunk, work)):
+                yield chunk, call
+
+
+async def one_work(chunk: Chunk, work: Work) -> AsyncIterator[Work]:
+    """Yield the rows of one chunk."""
+    yield Work(work.rows, chunk)
+
+
+async def works_of_job(rt: Reading, job: Job) -> AsyncIterator[Work]:
+    """Yield the rows of each chunk and of the join, in order.
+
+    The rows of a partition are read in their order, in pages of a megabyte.
+    """
+    for group in range(keys.partition_count(job.chunks)):
+        chunks = [c async for c in chunks_of_group(rt.table, job.ref, group)]
+        pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
+        found = rows_by_chunk(rt.table.query(pk, keys.WORK_PREFIX))
+        following = await anext(found, None)
+        for chunk in chunks:
+            own = keys.chunk_name(chunk.ref.chunk)
+            while following is not None and following[0] < own:
+                following = await anext(found, None)
+            has_rows = following is not None and following[0] == own
+            yield Work(following[1] if following and has_rows else {}, chunk)
+    ref = job.ref.chunk(keys.JOIN_CHUNK)
+    if (join := await read_chunk(rt.table, ref)) is not None:
+        yield await read_work(rt.table, ref, join)
+
+
+async def rows_by_chunk(
+    items: AsyncIterator[Item],
+) -> AsyncIterator[tuple[str, dict[str, Item]]]:
+    """Yield the rows of each chunk under its name in keys."""
+    name, rows = "", dict[str, Item]()
+    async for item in items:
+        own, _, part = item["sk"].removeprefix(keys.WORK_PREFIX).partition("#")
+        if own != name and rows:
+            yield name, rows
+            rows = {}
+        name = own
+        rows[part] = item
+    if rows:
+        yield name, rows
 
 
 async def read_arguments(rt: Reading, found: Calls) -> None:

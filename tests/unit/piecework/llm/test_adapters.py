@@ -74,6 +74,7 @@ OPENAI = objects(
     {
         "id": "chatcmpl-1",
         "object": "chat.completion",
+        "model": "large-2026-11",
         "choices": [
             {
                 "index": 0,
@@ -93,6 +94,7 @@ ANTHROPIC = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
+    "model": "large-2026-11",
     "content": [
         {"type": "thinking", "thinking": "…"},
         {"type": "text", "text": "{}"},
@@ -195,6 +197,7 @@ async def test_openai_chat_sends_and_reads_chat_completions() -> None:
     assert client.retries == [0]
     assert adapter.provider == "openai"
     assert (answer.text, answer.stop_reason) == ("{}", "stop")
+    assert answer.response_model == "large-2026-11"
     assert (answer.tokens_in, answer.cached_tokens_in, answer.tokens_out) == (
         100,
         64,
@@ -237,6 +240,7 @@ async def test_anthropic_messages_sends_and_reads_messages() -> None:
     ]
     assert client.retries == [0]
     assert (answer.text, answer.stop_reason) == ("{}", "end_turn")
+    assert answer.response_model == "large-2026-11"
     assert (answer.tokens_in, answer.cached_tokens_in) == (100, 64)
     assert (answer.cache_write_tokens_in, answer.tokens_out) == (16, 7)
 

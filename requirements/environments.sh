@@ -79,6 +79,7 @@ print(' '.join(f'{name}={version(name)}' for name in names))
 }
 
 frameworks() {
+    unset PYTHONDONTWRITEBYTECODE # each agent is started many times
     make_environment "$tools/frameworks"
     install --requirement requirements/frameworks.txt
     install --constraint requirements/frameworks.txt --editable ".[cli]"
@@ -86,7 +87,7 @@ frameworks() {
     # Temporal's server needs the name of a user, which a container may not set.
     USER=${USER:-piecework} "$python" -m pytest -q -p no:cacheprovider verification/frameworks "$@"
     make_environment "$tools/frameworks-lowest"
-    install --resolution lowest-direct --editable ".[cli,pydantic-ai]"
+    install --resolution lowest-direct --editable ".[cli,langgraph,openai-agents,pydantic-ai]"
     install pytest pytest-asyncio pytest-timeout
     versions
     # The plugin of an old anyio does not know the newest pytest.
@@ -96,7 +97,7 @@ frameworks() {
 
 versions() {
     "$UV" pip list --quiet --python "$python" |
-        grep -E '^(langgraph|temporal(io|-bin)|pydantic|pydantic-ai-slim) '
+        grep -E '^(lang(chain-core|graph)|openai-agents|temporal(io|-bin)|pydantic(-ai-slim)?) '
 }
 
 command=$1

@@ -16,9 +16,11 @@ from piecework.errors import UsageError
 
 #: The extra of each package that is imported only where it is used.
 EXTRAS: Final = {
+    "agents": "openai-agents",
     "docx": "documents",
     "genai_prices": "prices",
     "jinja2": "cli",
+    "langchain_core": "langgraph",
     "opentelemetry": "otel",
     "prometheus_client": "prometheus",
     "pydantic_ai": "pydantic-ai",

@@ -1,4 +1,4 @@
 """Agents of other frameworks, step by step: each request and tool is paid for once.
 
-`piecework.integrations.pydantic_ai` needs the extra of its name.
+`pydantic_ai`, `openai_agents` and `langgraph` each need the extra of their name.
 """

@@ -21,13 +21,14 @@ from piecework.errors.extras import naming_extras
 from piecework.integrations.drawn_anew import without
 from piecework.integrations.steps import (
     TOOLS,
+    Declared,
     ModelStep,
     Step,
     call_tool,
     declared_step,
-    dependency_of,
     idempotency_key,
     require_known,
+    streamed_error,
     tool_step,
 )
 from piecework.llm.request import ModelAnswer
@@ -109,28 +110,23 @@ def remembered(
         price: What the tokens cost, such as `list_price("gpt-5-mini")`.
         fallback: The models that are asked if the agent's is overloaded or refuses.
     """
-    return RememberedAgent(
-        agent, Declared(model, dict(tools or {}), other_tools, price, tuple(fallback))
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What a program declares of an agent's calls: the arguments of `remembered`."""
-
-    model: Dependency | None = None
-    tools: Mapping[str, Dependency | None] = field(default_factory=dict)
-    others: Dependency | None = TOOLS
-    price: Priced | None = None
-    fallback: tuple[Any, ...] = ()
+    declared = Declared(dict(tools or {}), other_tools)
+    return RememberedAgent(agent, declared, model, price, fallback)
 
 
 class RememberedAgent(WrapperAgent):
     """An agent whose requests and tools are calls of the stage that runs it."""
 
-    def __init__(self, wrapped: Any, declared: Declared) -> None:
+    def __init__(
+        self,
+        wrapped: Any,
+        declared: Declared,
+        model: Dependency | None = None,
+        price: Priced | None = None,
+        fallback: Sequence[Any] = (),
+    ) -> None:
         super().__init__(wrapped)
-        self._declared = declared
+        self._declared, self._of_model = declared, (model, price, fallback)
         self._models: dict[int, RememberedModel] = {}
 
     @asynccontextmanager
@@ -158,10 +154,10 @@ class RememberedAgent(WrapperAgent):
         """Return the model of a run; the agent's own is wrapped once."""
         if isinstance(asked, RememberedModel):
             return asked
-        declared, known = self._declared, self._models.get(id(asked))
+        known = self._models.get(id(asked))
         if known is None or known.asked is not asked:
-            more = declared.model, declared.price, declared.fallback
-            known = self._models[id(asked)] = RememberedModel(asked, *more)
+            known = RememberedModel(asked, *self._of_model)
+            self._models[id(asked)] = known
         return known
 
 
@@ -225,10 +221,7 @@ class RememberedModel(WrapperModel):
             UsageError: `pipeline.call.streamed`.
         """
         if CURRENT.get() is not None:
-            raise UsageError(
-                "A streamed request of an agent is not stored, so it is paid again.",
-                code="pipeline.call.streamed",
-            )
+            raise streamed_error()
         async with self.wrapped.request_stream(*args, **kwargs) as stream:
             yield stream
 
@@ -250,8 +243,7 @@ class RememberedTools(WrapperToolset):
 
     async def call_tool(self, name: str, tool_args: Any, ctx: Any, tool: Any) -> Any:
         """Call a tool, unless its answer is stored."""
-        declared, own = self.declared, self.wrapped
-        dependency = dependency_of(name, declared.tools, declared.others)
+        own, dependency = self.wrapped, self.declared.of(name)
         if CURRENT.get() is None or dependency is None:
             return await own.call_tool(name, tool_args, ctx, tool)
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from piecework.calls.call import call_key
@@ -218,7 +218,32 @@ def texts_of(step: Step) -> int:
     return characters(step.identity) // CHARACTERS_PER_TOKEN
 
 
+def streamed_error() -> UsageError:
+    """Return the error of an agent that streams in a stage."""
+    return UsageError(
+        "A streamed request of an agent is not stored, so it is paid again.",
+        code="pipeline.call.streamed",
+    )
+
+
 # ── tools ─────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a program declares of the tools of an agent.
+
+    Attributes:
+        tools: The dependency of each tool with an effect; None: code of the stage.
+        others: That of all other tools.
+    """
+
+    tools: Mapping[str, Dependency | None] = field(default_factory=dict)
+    others: Dependency | None = TOOLS
+
+    def of(self, name: str) -> Dependency | None:
+        """Return the dependency of a tool; None: it is code of the stage."""
+        return dependency_of(name, self.tools, self.others)
 
 
 def dependency_of(

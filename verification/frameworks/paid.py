@@ -17,7 +17,7 @@ from pathlib import Path
 STEPS = ("request 1", "search", "request 2", "book", "request 3")
 #: Seconds of a step.
 STEP_S = 0.02
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 async def pay(step: str, key: str = "") -> None:

@@ -14,8 +14,8 @@ import pytest
 from verification.frameworks.paid import STEPS, keys, started
 
 ROOT = Path(__file__).parents[2]
-FRAMEWORKS = ("pydantic_ai",)
-PATIENCE_S = 60.0
+FRAMEWORKS = ("langgraph", "openai_agents", "pydantic_ai")
+PATIENCE_S = 300.0
 
 
 def run(framework: str, folder: Path, killed_in: str = "") -> tuple[int, str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Iterator
 from typing import Any
 
+import agents
+from langchain_core import messages as langchain
+from openai.types.responses import ResponseInputItemParam
 from pydantic_ai import messages
 
-from piecework.integrations import pydantic_ai
+from piecework.integrations import langgraph, openai_agents, pydantic_ai
 
 #: Names that look drawn and are not: a provider gave them, or the program.
 GIVEN = {
@@ -74,3 +78,72 @@ def test_two_runs_of_an_agent_of_pydantic_ai_have_the_same_messages() -> None:
     assert identity == pydantic_ai.identity_of(second)
     other = [messages.ModelRequest([messages.UserPromptPart("stop")])]
     assert identity[:1] != pydantic_ai.identity_of(other)
+
+
+#: What an item of OpenAI has: a provider gave it, or the framework took it from there.
+OF_ITEMS = {
+    *("id", "call_id", "approval_request_id", "container_id", "acknowledged"),
+    *("fingerprint",),
+}
+
+
+def test_openai_agents_asks_a_model_with_nothing_that_the_tables_do_not_name() -> None:
+    named = openai_agents.KEPT | openai_agents.LEFT_OUT
+    asked = inspect.signature(agents.Model.get_response).parameters
+    assert {*asked} - {"self"} == named
+
+    for item in typing.get_args(ResponseInputItemParam):
+        drawn = {name for name in item.__annotations__ if name.endswith(SUSPECT)}
+        assert drawn <= OF_ITEMS, item
+
+
+def test_two_runs_of_an_agent_of_openai_have_the_same_request() -> None:
+    def asked(conversation: str) -> Any:
+        given = {
+            "system_instructions": "travel",
+            "input": "Go to Rome",
+            "model_settings": agents.ModelSettings(max_tokens=100),
+            "tools": [agents.function_tool(print_it)],
+            "conversation_id": conversation,
+        }
+        return openai_agents.identity_of(given)
+
+    assert asked("one") == asked("two")
+    assert asked("one")["tools"][0]["name"] == "print_it"
+
+
+async def print_it(text: str) -> str:
+    """Print a text."""
+    return text
+
+
+def test_langgraph_draws_nothing_anew_that_the_table_does_not_name() -> None:
+    unnamed = []
+    for kind in typing.get_args(typing.get_args(langchain.AnyMessage)[0]):
+        message = typing.get_args(kind)[0] if typing.get_args(kind) else kind
+        of_kind = str(message.model_fields["type"].default)
+        left_out = langgraph.LEFT_OUT.get(of_kind, frozenset())
+        for name, field in message.model_fields.items():
+            make: Any = field.default_factory
+            drawn = make is not None and make() != make()
+            suspect = name == "id" or name.endswith(SUSPECT)
+            if (drawn or suspect) and name not in left_out | OF_ANSWERS_IN_LANGGRAPH:
+                unnamed.append((of_kind, name))
+    assert unnamed == []
+
+
+#: A stored answer has them; a tool repeats the id of the answer that asked for it.
+OF_ANSWERS_IN_LANGGRAPH = {"response_metadata", "usage_metadata", "tool_call_id"}
+
+
+def test_two_runs_of_a_graph_have_the_same_messages() -> None:
+    def history(drawn: str) -> Any:
+        asked = langchain.AIMessage(
+            "", id=drawn, tool_calls=[{"name": "search", "args": {}, "id": "call"}]
+        )
+        found = langchain.ToolMessage("LH1", id=drawn, tool_call_id="call")
+        return [langchain.HumanMessage("go", id=drawn), asked, found]
+
+    identity = langgraph.identity_of(history("one"))
+    assert identity == langgraph.identity_of(history("two"))
+    assert [each["type"] for each in identity] == ["human", "ai", "tool"]

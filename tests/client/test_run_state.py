@@ -193,6 +193,13 @@ def test_a_dead_row_keeps_its_run_until_it_is_mended(
     (letter,) = json.loads(command(project, "dlq", "list", "-o", "json", *at).stdout)
     assert letter["error_code"] == "square.number.seven"
     job = letter["job"]
+    told = command(project, "dlq", "show", job, "7", *at)
+    named = f"piecework dlq redrive --state {file} --job {job} --chunk 7"
+    assert named in told.stdout + told.stderr
+    (found,) = json.loads(command(project, "dlq", "stats", "-o", "json", *at).stdout)
+    assert f"piecework dlq redrive --state {file} --fingerprint" in found["next"]
+    absent = command(project, "jobs", "show", "nothing", *at)
+    assert f"next: piecework jobs list --state {file}" in absent.stderr
     shown = command(project, "chunks", "show", job, "7", "-o", "json", *at)
     assert json.loads(shown.stdout)["status"] == "DEAD"
     written = command(project, "results", job, "--to", "out.csv", *at)

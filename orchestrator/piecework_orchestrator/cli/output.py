@@ -20,6 +20,7 @@ from rich.table import Table
 
 from piecework_orchestrator.cli.global_options import QUIET, VERBOSE
 from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.cli.programs import STATE_FILE, naming_file
 from piecework_orchestrator.cli.table import (
     Column,
     Document,
@@ -32,6 +33,9 @@ from piecework_orchestrator.results.json_text import encode_json, to_jsonable
 #: Width of an output that is not a terminal: nothing is cut for a pipe.
 PIPE_WIDTH = 10_000
 
+
+#: What a document for programs calls the command that comes next.
+NEXT = "next"
 
 #: Moves the cursor to the beginning of its line, and erases the line.
 ERASED = "\r\x1b[2K"
@@ -51,6 +55,9 @@ class Output:
     errors: Format | None = None
     #: Whether a progress bar is in the line of the terminal where lines are written.
     beside_bar: bool = False
+    #: The state file of a run that the command works on: the commands that it names
+    #: need it, too. Empty: it works on a deployment.
+    state: str = field(default_factory=lambda: os.environ.get(STATE_FILE, ""))
 
     @property
     def table(self) -> bool:
@@ -78,7 +85,8 @@ class Output:
         """Write documents as a list; for an empty list, write the remark `empty`."""
         found = list(documents)
         if self.format is not Format.TABLE:
-            self.stdout.write(encode_all(found, self.format))
+            named = [self.named(each) for each in found]
+            self.stdout.write(encode_all(named, self.format))
         elif found:
             shown = [each for each in columns if self.verbose or not each.detail]
             dropped: list[str] = []
@@ -96,7 +104,13 @@ class Output:
         if self.format is Format.TABLE:
             self.draw(view)
         else:
-            self.stdout.write(encode(document, self.format))
+            self.stdout.write(encode(self.named(document), self.format))
+
+    def named(self, document: Document) -> Document:
+        """Return a document whose next command names the state file."""
+        if not self.state or NEXT not in document:
+            return document
+        return {**document, NEXT: naming_file(str(document[NEXT]), self.state)}
 
     def draw(
         self, view: Callable[[Console], object], *, on_stderr: bool = False
@@ -109,7 +123,7 @@ class Output:
         console = console_of(stream)
         with console.capture() as drawn:
             view(console)
-        lines = drawn.get().splitlines()
+        lines = naming_file(drawn.get(), self.state).splitlines()
         stream.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def line(self, document: Document) -> None:
@@ -133,7 +147,7 @@ class Output:
         On a terminal it is wrapped between words. A command stays on one line, to be
         copied.
         """
-        text = clean(text)
+        text = naming_file(clean(text), self.state)
         if self.stderr.isatty() and not text.startswith("next: "):
             text = fill(text, console_of(self.stderr).width)
         self.stderr.write(f"{text}\n")
@@ -143,7 +157,8 @@ class Output:
         """Write an error and the next step to stderr; for programs as a document."""
         form = self.format if self.errors is None else self.errors
         if form is not Format.TABLE:
-            found = {"code": code, "message": message, "next_step": next_step}
+            step = naming_file(next_step, self.state)
+            found = {"code": code, "message": message, "next_step": step}
             self.stderr.write(encode({"error": found}, form))
             self.stderr.flush()
             return

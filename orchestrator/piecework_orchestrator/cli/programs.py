@@ -6,6 +6,8 @@ The command line cannot import them, because they import it.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
@@ -20,6 +22,13 @@ ON_STATE = frozenset(
     {"approvals", "chunks", "dlq", "effects", "events", "jobs", "results", "ui"}
 )
 FLAG = "--state"
+#: The variable by which that program tells the command the file that it works on.
+STATE_FILE = "PIECEWORK_STATE_FILE"
+#: A command in a text that can work on a state file. Those of a group have two words.
+_COMMAND = re.compile(
+    r"\bpiecework (?:(?:approvals|chunks|dlq|effects|jobs) [a-z][a-z-]*"
+    rf"|events|results|ui)\b(?! {FLAG})"
+)
 
 
 def become(module: str, words: Sequence[str]) -> NoReturn:
@@ -31,6 +40,13 @@ def become(module: str, words: Sequence[str]) -> NoReturn:
     safe = ["-P", "-X", WORKING_DIRECTORY] if not sys.flags.safe_path else []
     command = [sys.executable, *safe, "-m", module, *words]
     os.execv(sys.executable, command)  # noqa: S606, TID251 -- our program, no shell
+
+
+def naming_file(text: str, file: str) -> str:
+    """Return a text whose commands name the state file, to be copied as they are."""
+    if not file:
+        return text
+    return _COMMAND.sub(lambda at: f"{at[0]} {FLAG} {shlex.quote(file)}", text)
 
 
 def state_option() -> Any:

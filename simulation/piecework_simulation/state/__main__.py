@@ -25,6 +25,7 @@ from piecework_orchestrator.cli.app import app
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.plain import asked_format
+from piecework_orchestrator.cli.programs import STATE_FILE
 from piecework_orchestrator.cli.run import report_error
 from piecework_simulation.aws_server.server import serve_aws
 from piecework_simulation.in_process import InProcessAws
@@ -34,6 +35,7 @@ from piecework_simulation.state.file import StateFile, opened
 def main(words: list[str]) -> None:
     """Run the command that the words say; the first one is the file."""
     path, *command = words
+    os.environ[STATE_FILE] = path
     try:
         with reading(Path(path)) as file, serving(file):
             app(command, prog_name="piecework")

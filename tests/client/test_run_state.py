@@ -195,11 +195,12 @@ def test_a_dead_row_keeps_its_run_until_it_is_mended(
     job = letter["job"]
     told = command(project, "dlq", "show", job, "7", *at)
     named = f"piecework dlq redrive --state {file} --job {job} --chunk 7"
-    assert named in told.stdout + told.stderr
+    # A terminal of 80 columns breaks the line.
+    assert named in " ".join(f"{told.stdout} {told.stderr}".split())
     (found,) = json.loads(command(project, "dlq", "stats", "-o", "json", *at).stdout)
     assert f"piecework dlq redrive --state {file} --fingerprint" in found["next"]
     absent = command(project, "jobs", "show", "nothing", *at)
-    assert f"next: piecework jobs list --state {file}" in absent.stderr
+    assert f"piecework jobs list --state {file}" in absent.stderr
     shown = command(project, "chunks", "show", job, "7", "-o", "json", *at)
     assert json.loads(shown.stdout)["status"] == "DEAD"
     written = command(project, "results", job, "--to", "out.csv", *at)

@@ -138,7 +138,7 @@ async def met(each: Damaged) -> Outcome:
     worker = Worker(services, asyncio.Event())
     message = Message.about(REF.chunk(1), 1).model_dump_json()
     raw = {"Body": message, "ReceiptHandle": "r", "MessageId": "m"}
-    worker.on_message(read(raw))
+    worker.start(read(raw))
     await asyncio.wait(worker.active_tasks)
     await worker.acks.flush()
     await reconcile_once(cloud.rt, log, observe_s=0.0)  # type: ignore[arg-type]

@@ -120,7 +120,7 @@ async def give(
         raw = {"Body": body, "ReceiptHandle": f"r{number}", "MessageId": f"m{number}"}
         try:
             delivery = read(raw)
-            worker.on_message(delivery)
+            worker.start(delivery)
             await asyncio.wait(worker.active_tasks)
         except Exception as error:  # noqa: BLE001 -- that is what is looked for
             found.crashed.append(f"{body[:200]!r}: {type(error).__name__}")

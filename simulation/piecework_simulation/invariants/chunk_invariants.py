@@ -50,6 +50,7 @@ class ChunkInvariants:
         renewal_sent_at: The time at which that write was sent.
         compensations: The generation in which the compensation of each generation
             began. An operator lets a failed one run again in a later generation.
+        by_hand: Whether an operator has recorded what a compensation has left.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ChunkInvariants:
     completed_stages: set[str] = field(default_factory=set)
     first_fence: int = 0
     compensations: dict[int, int] = field(default_factory=dict)
+    by_hand: bool = False
 
     def check_write(self, old: Item | None, new: Item) -> None:
         """Check a write; `old` is the previous item, if there was one."""
@@ -72,6 +74,8 @@ class ChunkInvariants:
             self.check_creation(old, new)
         else:
             self.check_change(old, new)
+            known = old.get("compensation"), new.get("compensation")
+            self.by_hand |= old["status"] in ENDED and known[0] != known[1]
         self.record_times(old, new)
         self.item = new
 

@@ -54,8 +54,13 @@ TRANSCRIPT = fenced(README, "")[0]
 
 
 def form_of(line: str) -> str:
-    """Return a line without what each run draws anew: numbers, and the hit chunks."""
-    return re.sub(r"\d+(\.\d+)?", "0", re.sub(r"its chunks: .*", "its chunks", line))
+    """Return a line without what each run draws anew.
+
+    These are numbers, the hit chunks, and the stage at which the kill met one.
+    """
+    line = re.sub(r"its chunks: .*", "its chunks", line)
+    line = re.sub(r"continues in \w+", "continues in a stage", line)
+    return re.sub(r"\d+(\.\d+)?", "0", line)
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ class Change:
     @property
     def job(self) -> str:
         """The job that the item belongs to; empty for a list of jobs."""
-        parts = self.pk.split("#")
-        return parts[3] if parts[0] == "T" and parts[2:3] == ["J"] else ""
+        return job_of(self.pk)
 
     @property
     def chunk(self) -> int | None:
@@ -53,6 +52,30 @@ class Change:
         if first == "JOIN":
             return "CHUNK"
         return rest.split("#")[1] if first == "WORK" else first
+
+
+def job_of(pk: str) -> str:
+    """Return the job whose rows a partition key is of; empty for a list of jobs."""
+    parts = pk.split("#")
+    return parts[3] if parts[0] == "T" and parts[2:3] == ["J"] else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """A time in which AWS refused requests for a partition.
+
+    Attributes:
+        until: When it ended; a request after that went through.
+    """
+
+    at: float
+    until: float
+    pk: str
+
+    @property
+    def job(self) -> str:
+        """The job whose rows these are; empty for a list of jobs."""
+        return job_of(self.pk)
 
 
 @dataclass(frozen=True, slots=True)

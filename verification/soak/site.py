@@ -23,6 +23,8 @@ from verification.soak.plan import PACE, Plan
 APP, ENV = "piecework", "soak"
 TABLE = f"{APP}-{ENV}-checkpoints"
 LEDGER, ACKS, CHANGES = "ledger.jsonl", "acks.jsonl", "changes.jsonl"
+#: When the tap throttled the key of a partition.
+THROTTLED = "throttled.jsonl"
 #: Read when all is over, and without the faults.
 STREAMS = f"{server.SERVICES},dynamodbstreams"
 
@@ -67,7 +69,9 @@ def started(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
         children.append(tap.start(emulator.endpoint, plan.seed, acks, seen, folder))
         seen |= {"AWS_ENDPOINT_URL_DYNAMODB": url_of(children[-1])}
         children.append(
-            tap.start(faults, plan.seed, acks, seen, folder, throttles=True)
+            tap.start(
+                faults, plan.seed, acks, seen, folder, throttled=folder / THROTTLED
+            )
         )
         seen |= {"SOAK_PROVIDER": provider, "PIECEWORK_LOG_LEVEL": "info"}
         tapped = url_of(children[-1])

@@ -8,21 +8,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from verification.soak.fleet import Death
-from verification.soak.record import Change, Item
+from verification.soak.record import Change, Item, Throttling
 from verification.soak.world import NOTHING, is_claim
 
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A chunk of a dead worker that another claimed, and after how long."""
+    """A chunk of a dead worker that another claimed.
+
+    Attributes:
+        seconds: From the death to the claim.
+        throttled: For how many of these, after the lease, AWS refused requests for the
+            job's rows: until it takes them no worker can claim.
+    """
 
     worker: str
     job: str
     chunk: int
     seconds: float
+    throttled: float = 0.0
 
 
-def takeovers(changes: Iterable[Change], deaths: Iterable[Death]) -> list[Takeover]:
+def takeovers(
+    changes: Iterable[Change],
+    deaths: Iterable[Death],
+    throttlings: Sequence[Throttling] = (),
+    lease_s: float = 0.0,
+) -> list[Takeover]:
     """Return the takeover of each chunk of a killed worker, if it was claimed.
 
     No worker takes over a chunk that was cancelled meanwhile.
@@ -35,11 +47,29 @@ def takeovers(changes: Iterable[Change], deaths: Iterable[Death]) -> list[Takeov
             histories[place].append(change)
             hands[(change.new or NOTHING).get("claimed_by", "")].add(place)
     return [
-        Takeover(death.worker, *place, claim.at - death.at)
+        Takeover(
+            death.worker,
+            *place,
+            claim.at - death.at,
+            throttled(place[0], death.at + lease_s, claim.at, throttlings),
+        )
         for death in deaths
         for place in sorted(hands[death.worker])
         if (claim := next_claim(histories[place], death)) is not None
     ]
+
+
+def throttled(
+    job: str, since: float, until: float, throttlings: Iterable[Throttling]
+) -> float:
+    """Return for how many seconds of a span AWS refused requests for a job's rows."""
+    total, counted = 0.0, since
+    for each in sorted(throttlings, key=lambda throttling: throttling.at):
+        if each.job == job:
+            begun, ended = max(each.at, counted), min(each.until, until)
+            total += max(0.0, ended - begun)
+            counted = max(counted, ended)
+    return total
 
 
 def next_claim(history: Sequence[Change], death: Death) -> Change | None:

@@ -1,14 +1,15 @@
 """A tap on AWS: tells which messages were deleted, and spoils a few batches.
 
     python -m verification.soak.tap --upstream URL --acks FILE --seed N
+    python -m verification.soak.tap --upstream URL --acks FILE --throttled FILE
 
 It stands between the workers and the fault proxy, which cannot answer for one entry of
 a batch. The tap drops a few from a batch and reports them as failed. It sends each
 statement of a batch as the Put that it stands for: the emulator's stream has no change
 of a statement.
 
-With `--throttle` it refuses requests of DynamoDB for the key of a partition, some
-seconds long, as `piecework_simulation.aws.throughput` draws it.
+With `--throttled` it refuses requests of DynamoDB for the key of a partition, some
+seconds long, as `piecework_simulation.aws.throughput` draws it, and writes down when.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -68,6 +69,7 @@ class Tap:
     rng: Random
     http: ClientSession
     throughput: Throughput | None = None
+    throttled: int = -1
     bodies: dict[str, str] = field(default_factory=dict)
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -155,7 +157,11 @@ class Tap:
             return
         if operation in SINGLE:
             take = throughput.take_read if operation in READS else throughput.take_write
-            take(operation, asked["TableName"], partition_of(asked), 1)
+            before = dict(throughput.hot_until)
+            try:
+                take(operation, asked["TableName"], partition_of(asked), 1)
+            finally:
+                self.note_throttled(throughput.hot_until.items() - before.items())
         elif operation == "TransactWriteItems":
             codes = [self.code_of(write) for write in asked["TransactItems"]]
             if set(codes) != {"None"}:
@@ -182,6 +188,14 @@ class Tap:
             {"Id": entry["Id"], "SenderFault": False, "Code": "InternalError"}
             for entry in failed
         ]
+
+    def note_throttled(
+        self, begun: Iterable[tuple[tuple[str, str, str], float]]
+    ) -> None:
+        """Write down the partitions that are throttled from now on, and until when."""
+        for (_, _, pk), until in begun:
+            line = {"at": time.time(), "until": until, "pk": pk}
+            os.write(self.throttled, json.dumps(line).encode() + b"\n")
 
     def note(self, asked: dict[str, Any]) -> None:
         """Write down what a worker wants deleted, before it is."""
@@ -218,25 +232,26 @@ def start(
     seen: dict[str, str],
     folder: Path,
     *,
-    throttles: bool = False,
+    throttled: Path | None = None,
 ) -> ChildProcess:
     """Start a tap as a process of its own; it says where it is."""
     options = {"--upstream": upstream, "--seed": seed, "--acks": acks}
+    options |= {"--throttled": throttled} if throttled else {}
     words = [str(word) for option in options.items() for word in option]
-    words += ["--throttle"] * throttles
     module = ["verification.soak.tap", *words]
     return processes.start_process("tap", module, seen, folder / "tap.log", listen=True)
 
 
 async def serve(arguments: argparse.Namespace) -> None:
     """Pass on until killed."""
-    acks = os.open(arguments.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    acks = opened(arguments.acks)
     async with ClientSession(timeout=ClientTimeout(total=60)) as http:
         rng = Random(f"tap {arguments.seed}")
         drawn = Random(f"throttle {arguments.seed}")
         limits = Throughput(time.time, drawn, chaos=Draw(drawn))
-        throughput = limits if arguments.throttle else None
-        tap = Tap(arguments.upstream, acks, rng, http, throughput)
+        tap = Tap(arguments.upstream, acks, rng, http)
+        if arguments.throttled:
+            tap.throughput, tap.throttled = limits, opened(arguments.throttled)
         app = web.Application()
         app.router.add_post("/{path:.*}", tap.pass_on)
         runner = web.AppRunner(app, access_log=None)
@@ -248,13 +263,18 @@ async def serve(arguments: argparse.Namespace) -> None:
         await asyncio.Event().wait()
 
 
+def opened(path: Path) -> int:
+    """Open a file for lines at its end."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="verification.soak.tap")
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--acks", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--throttle", action="store_true")
+    parser.add_argument("--throttled", type=Path)
     asyncio.run(serve(parser.parse_args()))
 
 

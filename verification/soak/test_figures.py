@@ -13,7 +13,7 @@ from piecework.domain.states import ChunkStatus
 from verification.soak.cancels import cancels
 from verification.soak.fleet import Death
 from verification.soak.ledger import duplicates, for_an_operator, paid_twice, settle_up
-from verification.soak.record import Change, Effect, Item
+from verification.soak.record import Change, Effect, Item, Throttling
 from verification.soak.sample import PK, clean
 from verification.soak.tables import odd_letters
 from verification.soak.takeover import takeovers
@@ -43,6 +43,26 @@ def test_a_takeover_lasts_from_the_kill_to_the_next_claim() -> None:
     (takeover,) = takeovers(told, [death])
     again = next(c.at for c in told if (c.new or {}).get("claim_token") == "t2")
     assert pytest.approx(again - death.at) == takeover.seconds
+
+
+def test_a_takeover_knows_for_how_long_aws_refused_requests_for_its_job() -> None:
+    told = changes()
+    first, again = (
+        next(c.at for c in told if (c.new or {}).get("claim_token") == token)
+        for token in ("t1", "t2")
+    )
+    died = first + 1
+    span = (again - died) / 10
+    throttlings = [
+        Throttling(died + 4 * span, died + 6 * span, PK),
+        Throttling(died - span, died + span, PK),
+        Throttling(died + 5 * span, died + 7 * span, PK),
+        Throttling(again - span, again + span, PK),
+        Throttling(died, again, f"{PK}-2"),
+    ]
+    for lease, counted in ((0.0, 5), (span / 2, 4.5), (5 * span, 3)):
+        (takeover,) = takeovers(told, [Death("w-t1", died)], throttlings, lease)
+        assert pytest.approx(counted * span) == takeover.throttled
 
 
 def test_what_a_dead_worker_had_settled_is_not_taken_over() -> None:

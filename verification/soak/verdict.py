@@ -10,10 +10,12 @@ from verification.soak import pipelines
 from verification.soak.cancels import Cancel, cancels
 from verification.soak.history import RULES, check
 from verification.soak.ledger import duplicates, for_an_operator, paid_twice, settle_up
+from verification.soak.logs import lines_of
 from verification.soak.plan import Plan
-from verification.soak.record import Effect, Violation
+from verification.soak.record import Effect, Throttling, Violation
 from verification.soak.recorded import limits, read_records
 from verification.soak.run import Course
+from verification.soak.site import THROTTLED
 from verification.soak.takeover import Takeover, percentile, seconds, takeovers
 from verification.soak.unproven import blind, unproven
 
@@ -49,8 +51,8 @@ class Verdict:
 
     @property
     def takeover_seconds(self) -> list[float]:
-        """How long each takeover took."""
-        return [takeover.seconds for takeover in self.takeovers]
+        """How long each takeover took while AWS took requests for the job's rows."""
+        return [each.seconds - each.throttled for each in self.takeovers]
 
     def broken(self) -> Iterator[str]:
         """Yield every broken rule, in words."""
@@ -94,12 +96,15 @@ class Verdict:
         """Yield what was measured, for a person."""
         took, lease_s = self.takeover_seconds, self.course.actors.settings.lease_s
         killed = len(self.course.actors.fleet.deaths)
-        late = [t for t in self.takeovers if t.seconds > lease_s + GRACE_S]
+        whole = [takeover.seconds for takeover in self.takeovers]
+        late = [t for t in took if t > lease_s + GRACE_S]
         yield (
             f"takeover: {len(took)} chunks of {killed} killed "
             f"workers; p50 {seconds(took, 0.5)} s, "
             f"p99 {seconds(took, 0.99)} s, max {seconds(took, 1)} s, "
-            f"allowed {lease_s + GRACE_S:g} s, later than that {len(late)}"
+            f"allowed {lease_s + GRACE_S:g} s, later than that {len(late)}; with the "
+            f"time in which AWS refused requests for the job's rows p50 "
+            f"{seconds(whole, 0.5)} s, max {seconds(whole, 1)} s"
         )
         for cancel in self.cancels:
             yield (
@@ -183,7 +188,12 @@ def judge(plan: Plan, course: Course) -> Verdict:
         for_an_operator=len(persons),
         duplicate_effects=duplicates(effects, pipelines.NAIVE),
         paid_twice=paid_twice(effects),
-        takeovers=takeovers(changes.all, course.actors.fleet.deaths),
+        takeovers=takeovers(
+            changes.all,
+            course.actors.fleet.deaths,
+            [Throttling(**line) for line in lines_of(folder / THROTTLED)],
+            course.actors.settings.lease_s,
+        ),
         cancels=cancels(
             changes.all,
             # A compensating call may finish.

@@ -67,6 +67,7 @@ class Throughput:
             a hundredth of them.
         chaos: Decides when the load of other keys begins.
         throttled: Requests that were refused.
+        hot_until: When the load of other keys last ends, by kind, table and partition.
     """
 
     now: Callable[[], float]
@@ -74,9 +75,9 @@ class Throughput:
     share: float = 1.0
     chaos: Chaos = field(default_factory=Calm)
     throttled: int = 0
+    hot_until: dict[tuple[str, str, str], float] = field(default_factory=dict)
     _buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
     _grows_at: dict[tuple[str, str], float] = field(default_factory=dict)
-    _hot_until: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def take_write(self, operation: str, table: str, pk: str, units: float) -> None:
         """Use write units of a key, or raise the error of a throttled request."""
@@ -112,8 +113,8 @@ class Throughput:
         """Return whether other keys of the partition leave nothing for this one."""
         now = self.now()
         if self.chaos.fires(HOT):
-            self._hot_until[place] = now + self.rng.random() ** 2 * HOT_S
-        return self._hot_until.get(place, now) > now
+            self.hot_until[place] = now + self.rng.random() ** 2 * HOT_S
+        return self.hot_until.get(place, now) > now
 
     def _bucket(
         self, place: tuple[str, str, str], rate: float, seconds: float

@@ -13,7 +13,7 @@ from piecework.aws.queue import Message
 from piecework.domain.refs import JobRef
 from piecework_orchestrator.demo.processes import ChildProcess
 from piecework_orchestrator.embedded.deploy import make_client
-from verification.soak import microburst
+from verification.soak import microburst, tap
 from verification.soak.changes import Changes
 from verification.soak.fleet import Fleet, worker_name
 from verification.soak.plan import PACE, Plan
@@ -149,13 +149,15 @@ class Killer:
 
     async def cancel_without_faults(self) -> None:
         """Cancel a running job while nothing else goes wrong."""
-        faults = self.fleet.site.faults
+        faults, throttles = self.fleet.site.faults, self.fleet.site.tap
         await asyncio.to_thread(microburst.disable, faults)
+        await asyncio.to_thread(tap.calm, throttles, yes=True)
         began = time.time()
         try:
             await self.cancel()
         finally:
             self.calm_periods.append((began, time.time()))
+            await asyncio.to_thread(tap.calm, throttles, yes=False)
             await asyncio.to_thread(microburst.enable, faults)
 
     async def cancel(self) -> None:

@@ -44,6 +44,7 @@ class Site:
     environment: dict[str, str]
     calm: dict[str, str]
     faults: str
+    tap: str
     provider: str
 
     def fix(self) -> None:
@@ -79,7 +80,7 @@ def started(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
             "AWS_ENDPOINT_URL_SQS": tapped,
             "AWS_ENDPOINT_URL_DYNAMODB": tapped,
         }
-        yield Site(folder, emulator, seen | faulty, seen, faults, provider)
+        yield Site(folder, emulator, seen | faulty, seen, faults, tapped, provider)
     finally:
         processes.kill_all(children)
         server.stop(emulator.pid, folder)

@@ -18,7 +18,7 @@ class Takeover:
 
     Attributes:
         seconds: From the death to the claim.
-        throttled: For how many of these, after the lease, AWS refused requests for the
+        throttled: Whether meanwhile, after the lease, AWS refused requests for the
             job's rows: until it takes them no worker can claim.
     """
 
@@ -26,7 +26,7 @@ class Takeover:
     job: str
     chunk: int
     seconds: float
-    throttled: float = 0.0
+    throttled: bool = False
 
 
 def takeovers(
@@ -51,25 +51,17 @@ def takeovers(
             death.worker,
             *place,
             claim.at - death.at,
-            throttled(place[0], death.at + lease_s, claim.at, throttlings),
+            any(
+                each.job == place[0]
+                and each.at < claim.at
+                and each.until > death.at + lease_s
+                for each in throttlings
+            ),
         )
         for death in deaths
         for place in sorted(hands[death.worker])
         if (claim := next_claim(histories[place], death)) is not None
     ]
-
-
-def throttled(
-    job: str, since: float, until: float, throttlings: Iterable[Throttling]
-) -> float:
-    """Return for how many seconds of a span AWS refused requests for a job's rows."""
-    total, counted = 0.0, since
-    for each in sorted(throttlings, key=lambda throttling: throttling.at):
-        if each.job == job:
-            begun, ended = max(each.at, counted), min(each.until, until)
-            total += max(0.0, ended - begun)
-            counted = max(counted, ended)
-    return total
 
 
 def next_claim(history: Sequence[Change], death: Death) -> Change | None:

@@ -27,6 +27,7 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from botocore.exceptions import ClientError as AwsError
@@ -49,15 +50,16 @@ SINGLE = {"UpdateItem", "PutItem", "DeleteItem", *READS}
 BATCHES = {"SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Draw:
-    """Draws when the throttling of a key begins."""
+    """Draws when the throttling of a key begins; never while it is calm."""
 
     rng: Random
+    is_calm: bool = False
 
     def fires(self, _: str) -> bool:
         """Return whether it begins now."""
-        return self.rng.uniform(0, 1000) < HOT
+        return self.rng.uniform(0, 1000) < HOT and not self.is_calm
 
 
 @dataclass(slots=True)
@@ -242,17 +244,32 @@ def start(
     return processes.start_process("tap", module, seen, folder / "tap.log", listen=True)
 
 
+def calm(url: str, *, yes: bool) -> None:
+    """Let a tap throttle no key until it is told otherwise."""
+    address = f"{url}/_tap/calm/{'yes' if yes else 'no'}"
+    request = Request(address, b"", method="PUT")  # noqa: S310 -- our own
+    build_opener(ProxyHandler({})).open(request, timeout=10).close()
+
+
 async def serve(arguments: argparse.Namespace) -> None:
     """Pass on until killed."""
     acks = opened(arguments.acks)
     async with ClientSession(timeout=ClientTimeout(total=60)) as http:
         rng = Random(f"tap {arguments.seed}")
         drawn = Random(f"throttle {arguments.seed}")
-        limits = Throughput(time.time, drawn, chaos=Draw(drawn))
+        draw = Draw(drawn)
+        limits = Throughput(time.time, drawn, chaos=draw)
         tap = Tap(arguments.upstream, acks, rng, http)
         if arguments.throttled:
             tap.throughput, tap.throttled = limits, opened(arguments.throttled)
+
+        async def set_calm(request: web.Request) -> web.Response:
+            draw.is_calm = request.match_info["calm"] == "yes"
+            limits.hot_until.clear()
+            return web.Response()
+
         app = web.Application()
+        app.router.add_put("/_tap/calm/{calm}", set_calm)
         app.router.add_post("/{path:.*}", tap.pass_on)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()

@@ -45,24 +45,31 @@ def test_a_takeover_lasts_from_the_kill_to_the_next_claim() -> None:
     assert pytest.approx(again - death.at) == takeover.seconds
 
 
-def test_a_takeover_knows_for_how_long_aws_refused_requests_for_its_job() -> None:
+@pytest.mark.parametrize(
+    ("begun", "ended", "pk", "disturbs"),
+    [
+        (4, 6, PK, True),
+        (-1, 4, PK, True),
+        (9, 11, PK, True),
+        (-1, 2, PK, False),
+        (10, 11, PK, False),
+        (4, 6, f"{PK}-2", False),
+    ],
+    ids=["within", "since before", "until after", "in the lease", "later", "another's"],
+)
+def test_a_takeover_is_disturbed_by_a_throttling_of_its_job_after_the_lease(
+    begun: int, ended: int, pk: str, *, disturbs: bool
+) -> None:
     told = changes()
     first, again = (
         next(c.at for c in told if (c.new or {}).get("claim_token") == token)
         for token in ("t1", "t2")
     )
     died = first + 1
-    span = (again - died) / 10
-    throttlings = [
-        Throttling(died + 4 * span, died + 6 * span, PK),
-        Throttling(died - span, died + span, PK),
-        Throttling(died + 5 * span, died + 7 * span, PK),
-        Throttling(again - span, again + span, PK),
-        Throttling(died, again, f"{PK}-2"),
-    ]
-    for lease, counted in ((0.0, 5), (span / 2, 4.5), (5 * span, 3)):
-        (takeover,) = takeovers(told, [Death("w-t1", died)], throttlings, lease)
-        assert pytest.approx(counted * span) == takeover.throttled
+    tenth = (again - died) / 10
+    throttling = Throttling(died + begun * tenth, died + ended * tenth, pk)
+    (takeover,) = takeovers(told, [Death("w-t1", died)], [throttling], 3 * tenth)
+    assert disturbs is takeover.throttled
 
 
 def test_what_a_dead_worker_had_settled_is_not_taken_over() -> None:

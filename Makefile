@@ -101,7 +101,7 @@ docs: setup drawings ## write the generated pages, build the site into site/ and
 bench: setup ## compare Piecework with other systems, short (ARGS="--only W1 --systems piecework,loop")
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-full: setup ## the same in full sizes, written to docs/performance.md (an hour and more)
+bench-full: setup ## the same in full sizes, written to docs/performance.md (hours; ARGS="--only W1" runs a part again)
 	@$(BIN)/python -m bench --full --save $(ARGS)
 
 commands: setup ## the CPU of what a person types: version, list, submit of one row (ARGS="--rounds 9")

@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,8 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     found = run_plan(options, args.keep)
     if args.save:
-        found.save(results.LATEST)
-        page.write(found)
+        stored = found.beside(results.load(results.LATEST))
+        stored.save(results.LATEST)
+        page.write(stored)
     sys.stdout.write(tables.text(found))
     evaluate_budgets = budgets.evaluate_budgets(found)
     sys.stdout.write("".join(f"{line}\n" for line in budgets.lines(evaluate_budgets)))
@@ -71,7 +71,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--keep", type=Path, help="folder for logs and ledgers")
     made.add_argument(
-        "--save", action="store_true", help="write the results and the page"
+        "--save",
+        action="store_true",
+        help="write the results and the page, beside what was not run",
     )
     made.add_argument("--page", action="store_true", help="only write the page again")
     return made
@@ -89,9 +91,8 @@ def run_plan(options: PlanOptions, keep: Path | None) -> Results:
     with TemporaryDirectory(prefix="piecework-bench-") as made:
         records = Runner(keep or Path(made), say, options.aws_server).run(steps)
     say(f"{len(records)} runs in {time.monotonic() - began:.0f} s")
-    moment = datetime.now(UTC).isoformat(timespec="seconds")
     rivals = [step.rival for step in steps if step.rival]
-    return Results(options.form, moment, machine(), versions(rivals), records)
+    return Results(options.form, machine(), versions(rivals), records)
 
 
 if __name__ == "__main__":

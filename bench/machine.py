@@ -41,7 +41,6 @@ def versions(rivals: Iterable[Rival]) -> dict[str, str]:
     """Return the versions of Piecework, and of each installed rival."""
     found = {"python": platform.python_version(), "ministack": VERSION}
     found |= {name: version(name) for name in PIECEWORK}
-    found["commit"] = commit()
     for rival in rivals:
         if unavailable_reason(rival.lock):
             continue

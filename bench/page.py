@@ -150,8 +150,9 @@ def describe_environment(results: Results) -> str:
     runs = len(results.records)
     machine = ", ".join(f"{name} {value}" for name, value in results.machine.items())
     known = ", ".join(f"{name} {value}" for name, value in results.versions.items())
+    days = "; ".join(f"{', '.join(of)} on {day}" for day, of in results.days().items())
     return (
-        f"The {results.form} form, made {results.made}: {runs} runs."
+        f"The {results.form} form: {runs} runs, {days}."
         f" {results.quiet()} runs were quiet: other processes used less than a quarter"
         f" of a core meanwhile (column *foreign*).\n\n"
         f"{describe_aws_server(results)}\n\n"

@@ -15,6 +15,8 @@ LATEST = FOLDER / "full.json"
 INTERRUPTED = "interrupted"
 #: A run counts as quiet when others used less than so many cores meanwhile.
 QUIET_CORES = 0.25
+#: The system that stands first in each table.
+OURS = "piecework"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Record:
 
     Attributes:
         aws_server: The kind of AWS server.
+        made: The day and the commit, as in `2026-11-29 (1a2b3c4)`.
     """
 
     workload: str
@@ -34,6 +37,7 @@ class Record:
     noise: Mapping[str, float]
     error: str = ""
     aws_server: str = "ministack"
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,6 @@ class Results:
     """All runs, with the machine and the versions."""
 
     form: str
-    made: str
     machine: Mapping[str, str]
     versions: Mapping[str, str]
     records: list[Record] = field(default_factory=list)
@@ -102,6 +105,31 @@ class Results:
     def quiet(self) -> int:
         """Return the number of runs without noise."""
         return sum(r.noise["foreign_cores"] < QUIET_CORES for r in self.records)
+
+    def days(self) -> dict[str, list[str]]:
+        """Return the workloads that were run on each day, at which commit."""
+        found: dict[str, list[str]] = {}
+        for workload in dict.fromkeys(each.workload for each in self.records):
+            days = {each.made for each in self.records if each.workload == workload}
+            found.setdefault(" and ".join(sorted(days)), []).append(workload)
+        return found
+
+    def beside(self, older: Results) -> Results:
+        """Return these runs, with older ones of what was not run now.
+
+        A run of all takes longer than a night, so that a part is run again. Runs of
+        another machine or form are left out: they cannot be compared.
+        """
+        if (older.form, older.machine) != (self.form, self.machine):
+            return self
+        now = {(each.workload, each.system) for each in self.records}
+        kept = [r for r in older.records if (r.workload, r.system) not in now]
+        records = sorted(
+            [*self.records, *kept],
+            key=lambda each: (each.workload, each.system != OURS),
+        )
+        versions = {**older.versions, **self.versions}
+        return Results(self.form, self.machine, versions, records)
 
     def save(self, path: Path) -> None:
         """Write it down."""

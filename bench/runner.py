@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import machine
@@ -71,6 +72,7 @@ class Runner:
             noise=noise_values,
             error=error,
             aws_server=self.aws_server,
+            made=today(),
         )
 
     def interrupted_record(self, step: Step, number: int) -> Record:
@@ -82,7 +84,13 @@ class Runner:
             noise={"foreign_cores": 0.0},
             error=INTERRUPTED,
             aws_server=self.aws_server,
+            made=today(),
         )
+
+
+def today() -> str:
+    """Return the day and the commit, as in `2026-11-29 (1a2b3c4)`."""
+    return f"{datetime.now(UTC).date().isoformat()} ({machine.commit()})"
 
 
 def measure_step(step: Step, place: Path, aws_server: Kind) -> Outcome:

@@ -14,4 +14,4 @@ def record(
 
 
 def results(*records: Record) -> Results:
-    return Results("short", "2026-01-01", {"cores": "2"}, {"python": "3"}, [*records])
+    return Results("short", {"cores": "2"}, {"python": "3"}, [*records])

@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from piecework import telemetry
 from piecework.answers import accepts
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import (
@@ -38,8 +39,10 @@ from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, operation_re
 from piecework.calls.fallback import answered_by_key, call_with_fallbacks
 from piecework.calls.in_flight import EffectDrain, InFlight
 from piecework.calls.pause_gate import PauseGate
+from piecework.calls.unstable import KeyWatch, Site
 from piecework.dependency import Dependency, FallbackUsed, effect_unknown_error
 from piecework.domain import keys, values
+from piecework.domain.argument_digests import argument_digests
 from piecework.domain.arguments import digest_of
 from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text
@@ -67,6 +70,7 @@ from piecework.domain.protocols import (
 )
 from piecework.domain.question import Ask, QuestionState
 from piecework.domain.result_types import result_schema, result_type
+from piecework.domain.unstable_key import UnstableKey
 from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
 from piecework.errors.classify import classify
 from piecework.resilience.retry import Answered, Failed
@@ -93,6 +97,7 @@ class Caller:
         fallbacks_used: The calls that a fallback has answered, by call key.
         equal_calls: Makes the calls, each of which may answer those of other chunks.
         earlier: What earlier claims did, which newer code may not ask for.
+        keys_watch: Notices calls whose stored answers no run asks for again.
         functions: The functions that the current run of a stage has called.
         stop_reason: Why the stage must not go on. A call found the claim lost, the job
             cancelled before its pivot, or our tables unavailable. Or the stage waits.
@@ -117,6 +122,7 @@ class Caller:
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     earlier: EarlierCalls = field(default_factory=EarlierCalls)
+    keys_watch: KeyWatch = field(default_factory=KeyWatch)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
     functions: CalledFunctions = field(default_factory=CalledFunctions)
@@ -274,6 +280,7 @@ class Caller:
             parts = bound.args, bound.keywords
             operation = operation_ref(scope.tenant, dependency, function, *parts)
         self.earlier.note_asked(key)
+        self.keys_watch.note_asked(key)
         return Call(key, scope, dependency, bound, digest, operation, self.counts.made)
 
     async def _call_again(
@@ -383,7 +390,8 @@ class Caller:
         if (value := await cache_get(self.responses, call)) is not None:
             self.counts.cached += 1
             self.attempts.usage.report_reused(call, value, "cached")
-            await self.journal.record(call.key, value, site_text(call))
+            digests = digests_of(call)
+            await self.journal.record(call.key, value, site_text(call), digests)
             return value
         return None
 
@@ -402,8 +410,26 @@ class Caller:
     async def _store(self, call: Call, end: Answered[str] | Failed) -> None:
         """Store the answer of a pure call in the journal and the shared cache."""
         if isinstance(end, Answered):
-            await self.journal.record(call.key, end.value, site_text(call))
+            digests = digests_of(call)
+            await self.journal.record(call.key, end.value, site_text(call), digests)
+            self._note_new(call, digests)
             await cache_put(self.responses, call, end.value)
+
+    def _note_new(self, call: Call, digests: Mapping[str, str] | None = None) -> None:
+        """Note an answered call that no earlier claim has stored."""
+        site = site_of(call)
+        if self.keys_watch.watches(site):
+            found = digests_of(call) if digests is None else digests
+            self._tell_unstable(self.keys_watch.note_new(site, found))
+
+    def end_stage(self, stage: str) -> None:
+        """Judge the keys of the calls of a stage that has returned or failed."""
+        self._tell_unstable(self.keys_watch.end_stage(stage))
+
+    def _tell_unstable(self, found: UnstableKey | None) -> None:
+        if found is not None:
+            facts = asdict(found)
+            telemetry.emit(self.attempts.log, "call.key_unstable", **facts)
 
     def _made(
         self, call: Call, gen: int, ledger: Ledger | None = None
@@ -489,6 +515,7 @@ class Caller:
             await self.journal.record(call.key, end.value)
         elif isinstance(end, Answered):
             await ledger.finish(call.key, end.value)
+            self._note_new(call)
         elif not ledger.may_have_happened(call.key):
             pass  # it got no start, so it has no intent
         elif not doubtful and end.is_not_executed:
@@ -562,6 +589,19 @@ class Caller:
     def in_flight(self) -> InFlight:
         """The requests that a provider may still execute."""
         return self.attempts.in_flight
+
+
+def site_of(call: Call) -> Site:
+    """Return which function of which stage a call calls."""
+    function = function_text(call.bound.func)
+    return Site(call.scope.stage, call.dependency.name, function)
+
+
+def digests_of(call: Call) -> dict[str, str]:
+    """Return the digests of the arguments of a call, by their names."""
+    bound = call.bound
+    chunk = call.scope.chunk_name
+    return argument_digests(chunk, bound.func, bound.args, bound.keywords)
 
 
 # ── share the answers of pure calls among the jobs of a tenant ────────────────

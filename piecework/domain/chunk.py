@@ -23,6 +23,7 @@ from piecework.domain.fields import (
     ShownText,
     Text,
     map_list,
+    mapping,
     raw,
 )
 from piecework.domain.refs import ChunkRef
@@ -230,6 +231,12 @@ class Chunk:
     calls_paid_again = Count(
         "The pure calls that were answered before, and that newer code made again "
         "with other arguments."
+    )
+    unstable_call = Decoded(
+        mapping,
+        "A call whose stored answers a claim did not find again, because its arguments "
+        "differ in each run: stage, dependency, function, arguments, code version.",
+        kind="map",
     )
     effects_in_doubt = Count(
         "The effects that were in doubt at its end, without "

@@ -240,6 +240,12 @@ class Job:
         "The number of chunks by final status; None: it has never ended.",
         kind="map",
     )
+    unstable_call = Decoded(
+        mapping,
+        "The first call of its ended chunks whose stored answers a claim did not find "
+        "again, as on the chunk.",
+        kind="map",
+    )
     effects_in_doubt = Count(
         "The effects in doubt of its ended chunks, since its last end; without those "
         "that an operator has resolved."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -112,10 +113,17 @@ class Journal(Protocol):
     def recall(self, key: str) -> str | None:
         """Return the JSON answer of an earlier call, or None."""
 
-    async def record(self, key: str, value: str, site: str = "") -> None:
+    async def record(
+        self,
+        key: str,
+        value: str,
+        site: str = "",
+        digests: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Remember an answer; it may be written later, in a batch.
 
-        `site`: what was called, as `site_text` names it; empty: a sleep.
+        `site`: what was called, as `site_text` names it; empty: a sleep. `digests`:
+        those of the arguments, by their names.
         """
 
 

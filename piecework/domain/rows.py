@@ -329,12 +329,26 @@ class CallsRow(Row):
         kind="bytes",
     )
 
+    packed_digests = Decoded(
+        raw,
+        "A short digest of each argument of these calls, as compressed JSON: by the "
+        "names of the arguments and the beginning of the key of the call.",
+        "arguments",
+        kind="bytes",
+    )
+
     def read_answers(self) -> dict[str, Any]:
         """Return the answers on the page, by the key of the call."""
         found: dict[str, Any] = {}
         for name, group in read_packed(self.item, "answers", self.what).items():
             found |= group if isinstance(group, dict) else {name: group}
         return found
+
+    def read_digests(self) -> dict[str, dict[str, str]]:
+        """Return the digests of arguments, by the beginning of the key of the call."""
+        from piecework.domain.argument_digests import read_digests  # loads pydantic
+
+        return read_digests(self.item, "arguments")
 
     def read_sites(self) -> dict[str, str]:
         """Return what each call on the page called, by its key, as `site_text` does."""

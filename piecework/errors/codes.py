@@ -1069,6 +1069,15 @@ ROWS: Final = (
         f"Call `agent.run` without a handler of events. Then run {REDRIVE}.",
     ),
     Code(
+        "call.key.unstable",
+        PERMANENT,
+        "A stage was repeated and called a function again under another key: an "
+        "argument differs in each run, such as a time or a random id. So the stored "
+        "answer is not found and is paid for again, and an effect may happen twice.",
+        "Pass what stays the same: a field of the payload, or the answer of another "
+        "call. A test that means it passes `allow_unstable_keys=True`.",
+    ),
+    Code(
         "pipeline.call.indistinct",
         PERMANENT,
         "A stage called a lambda, a function in a function, or a method of an object. "

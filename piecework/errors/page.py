@@ -40,6 +40,7 @@ _TITLES: Final = {
     "runtime": "the worker and its state",
     "input": "the input of `submit`",
     "pipeline": "the pipeline's declaration",
+    "call": "the keys of calls",
     "submit": "submitting a job",
     "job": "a job as a whole",
     "redrive": "redriving dead letters",

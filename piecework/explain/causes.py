@@ -48,6 +48,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     chunk_causes.keys_in_order,
     chunk_causes.limits_used,
     job_causes.code_changed,
+    job_causes.keys_unstable,
     job_causes.webhooks_failed,
     job_causes.fleet_unreadable,
     job_causes.ended,

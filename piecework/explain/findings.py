@@ -343,6 +343,16 @@ FINDINGS: Final = {
             "piecework results {job} --with version",
         ),
         Kind(
+            "call.key.unstable",
+            Rank.NOTE,
+            "A repeated stage did not find its stored answers and paid again, or "
+            "repeated an effect: an argument of the call differs in each run, such as "
+            "a time or a random id.",
+            "Take the argument from the payload or from the answer of another call, or "
+            "leave it out.",
+            "piecework explain-code call.key.unstable",
+        ),
+        Kind(
             "webhook.failed",
             Rank.NOTE,
             "A webhook of the tenant did not accept an event in nine attempts.",

@@ -16,8 +16,10 @@ from piecework.domain.ladder import Climb
 from piecework.domain.moments import iso, moment
 from piecework.domain.pause import PauseCode
 from piecework.domain.states import ChunkStatus, JobStatus
+from piecework.domain.unstable_key import UNSTABLE_CODE, UnstableKey
 from piecework.explain.changed import is_stopped
 from piecework.explain.findings import Finding
+from piecework.explain.situation import is_unstable
 from piecework.explain.view import NAMED, View
 from piecework.explain.waiting import wait_of
 from piecework.resilience.budget import DAY_RESERVED_CODE, RESERVED_CODE, next_day
@@ -278,6 +280,17 @@ def code_changed(view: View) -> Iterator[Finding]:
         more = f" And {len(changes) - 1} more." if len(changes) > 1 else ""
         message = f"The pipeline has changed since the submit: {changes[0]}{more}"
         yield view.finding("version.changed", message, 0)
+
+
+def keys_unstable(view: View) -> Iterator[Finding]:
+    """Find a call that each run of its stage makes with other arguments."""
+    at = view.at
+    rows = [chunk for chunk in at.open.unstable if chunk.unstable_call]
+    if at.join is not None and is_unstable(at.join):
+        rows.append(at.join)
+    found = rows[0].unstable_call if rows else at.job.unstable_call
+    if found:
+        yield view.finding(UNSTABLE_CODE, UnstableKey.read(found).words, rows or 0)
 
 
 def webhooks_failed(view: View) -> Iterator[Finding]:

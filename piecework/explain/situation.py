@@ -71,6 +71,7 @@ class OpenChunks:
 
     Attributes:
         times: The times of all chunks that were read.
+        unstable: Those of all that were read whose calls differ in each run.
         newer: How many open chunks only a newer version can read; not in `chunks`.
         share: The part of the open groups that was read; 1: all of them.
         full_groups: The groups whose chunks have all ended, if they were not read.
@@ -78,6 +79,7 @@ class OpenChunks:
 
     times: ChunkTimes
     chunks: list[Chunk] = field(default_factory=list)
+    unstable: list[Chunk] = field(default_factory=list)
     newer: int = 0
     share: float = 1.0
     full_groups: Sequence[int] = ()
@@ -85,6 +87,8 @@ class OpenChunks:
     def add(self, chunk: Chunk) -> None:
         """Add a chunk of the job."""
         self.times.add(chunk)
+        if is_unstable(chunk):
+            self.unstable.append(chunk)
         if not chunk.status.ended:
             self.chunks.append(chunk)
 
@@ -223,6 +227,12 @@ async def read_stopped(
     if found is None or not is_stopped(found):
         return None
     return stop_document(found, await read_work(rt.table, found.ref, found))
+
+
+def is_unstable(chunk: Chunk) -> bool:
+    """Return whether the code that had a chunk last calls otherwise in each run."""
+    found = chunk.unstable_call
+    return bool(found) and found.get("code_version", "") == chunk.code_version
 
 
 def number_of(chunk: Chunk) -> int:

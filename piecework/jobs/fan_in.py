@@ -193,6 +193,7 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
     }
     had_doubt = job.effects_in_doubt > 0
     facts = await store_certificate(rt, certificate, had_doubt=had_doubt) | measured
+    facts |= unstable_facts(job, snapshot)
     return await rt.transitions.cancelled(job, facts)
 
 
@@ -278,6 +279,12 @@ async def store_certificate(
         "outcomes": certificate.outcomes,
         **({"effects_in_doubt": doubtful} if doubtful or had_doubt else {}),
     }
+
+
+def unstable_facts(job: Job, snapshot: JobSnapshot) -> dict[str, Any]:
+    """Return what the job's item says of a call whose arguments differ in each run."""
+    found = dict(snapshot.unstable)
+    return {"unstable_call": found} if found or job.unstable_call else {}
 
 
 def encode(certificate: Certificate) -> bytes:

@@ -92,6 +92,14 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
             caught it.
         StoreError: A call could not reach the tables; the stage is not at fault.
     """
+    try:
+        return await _run(stage, ctx, variant)
+    finally:
+        ctx.caller.end_stage(ctx.scope.stage)
+
+
+async def _run(stage: Stage, ctx: Context[Any], variant: str) -> str:
+    """Do what `run_variant` says."""
     caller = ctx.caller
     run = ctx.run_stage or run_in_process
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -43,6 +43,7 @@ class JobSnapshot:
         cached_calls: Calls that a shared response answered.
         outages: How often an outage of AWS deferred a chunk.
         paid_again: Pure calls that newer code made again.
+        unstable: The first call whose arguments differ in each run; empty: none.
         in_doubt: How many effects of each chunk are in doubt since its end.
         lost_claims: Claims that ended without a settlement; `calls` lacks their calls.
         by_version: How many chunks were claimed last by each code version.
@@ -58,6 +59,7 @@ class JobSnapshot:
     by_version: Counter[str] = field(default_factory=Counter)
     paid_again: int = 0
     in_doubt: dict[int, int] = field(default_factory=dict)
+    unstable: Mapping[str, Any] = field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk, in the order of the chunks."""
@@ -80,6 +82,7 @@ class JobSnapshot:
         if version := chunk.code_version:
             self.by_version[version] += 1
         self.paid_again += chunk.calls_paid_again
+        self.unstable = self.unstable or chunk.unstable_call
         if chunk.effects_in_doubt:
             self.in_doubt[chunk.ref.chunk] = chunk.effects_in_doubt
 

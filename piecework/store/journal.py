@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
@@ -23,6 +24,7 @@ from piecework.aws.objects import INLINE_LIMIT, Objects
 from piecework.calls.recorder import CallRecorder
 from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys, records
+from piecework.domain.argument_digests import pack_digests
 from piecework.domain.call_record import pack_records
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso
@@ -71,6 +73,8 @@ class CallJournal:
     _pending: dict[str, str] = field(default_factory=dict)
     #: What was called, by the key of the call.
     _sites: dict[str, str] = field(default_factory=dict)
+    #: The digests of its arguments, by the key of the call, until a page has them.
+    _digests: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _dropped: dict[str, str] = field(default_factory=dict)
     _pages: int = 0
     _timer: asyncio.Task[None] | None = None
@@ -123,7 +127,13 @@ class CallJournal:
             default=0,
         )
 
-    async def record(self, key: str, value: str, site: str = "") -> None:
+    async def record(
+        self,
+        key: str,
+        value: str,
+        site: str = "",
+        digests: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Store an answer; it is written within `journal_flush_s`.
 
         The call that fills a page waits for its write. Calls that end meanwhile do not
@@ -134,6 +144,8 @@ class CallJournal:
         self._pending[key] = value
         if site:
             self._sites[key] = site
+        if digests:
+            self._digests[key] = digests
         full = self.settings.journal_page
         if not self.settings.journal_flush_s:
             await self.flush()
@@ -174,6 +186,7 @@ class CallJournal:
                 await self._write(batch)
                 for key in batch:
                     self._pending.pop(key, None)
+                    self._digests.pop(key, None)
 
     async def _write(self, batch: dict[str, str]) -> None:
         claim, self._pages = self.claim, self._pages + 1
@@ -206,6 +219,7 @@ class CallJournal:
             "late": int(self.is_lost()) or None,
             "code_version": self.code_version or None,
             "records": pack_records(some),
+            "arguments": pack_digests({k: self._digests.get(k, {}) for k in batch}),
             "expires_at": claim.expires_at,
         }
         condition = "attribute_not_exists(pk)"

@@ -446,6 +446,7 @@ class Calls:
         usage: What the calls of all settled claims of the chunk used, this one
             included.
         records: The packed records of the calls that no page of the journal has.
+        unstable: The call whose stored answers the claim did not find again.
     """
 
     made: int
@@ -455,6 +456,7 @@ class Calls:
     in_doubt: int = 0
     usage: CallUsage = field(default_factory=CallUsage)
     records: bytes | None = None
+    unstable: dict[str, str] | None = None
 
     @property
     def added(self) -> str:
@@ -471,8 +473,9 @@ class Calls:
 
     @property
     def assigned(self) -> str:
-        """The end of the SET clause: usage and records; empty without them."""
+        """The end of the SET clause: usage, records and what is unstable, if any."""
         usage = ", call_usage = :usage" if self.usage else ""
+        usage += ", unstable_call = :unstable" if self.unstable else ""
         return usage + (", call_records = :records" if self.records else "")
 
     @property
@@ -484,5 +487,6 @@ class Calls:
             "repaid": self.paid_again,
             "usage": self.usage.item,
             "records": self.records,
+            "unstable": self.unstable,
         }
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}

@@ -246,6 +246,12 @@ _STAGE: Final = {
         "dependency stage answered_by error_codes",
         "warning",
     ),
+    "call.key_unstable": event(
+        "a repeated stage asked for none of the stored answers of a function and "
+        "called it again: the named arguments differ in each run",
+        "stage dependency function arguments",
+        "warning",
+    ),
     "model.answer_mended": event(
         "a process read the answer of a model in spite of its form, for the first time",
         "dependency note",

@@ -100,6 +100,7 @@ async def run_in_memory(
     now: float = 1_700_000_000.0,
     faults: Sequence[Fault] = (),
     answers: Answers = MappingProxyType({}),
+    allow_unstable_keys: bool = False,
 ) -> MemoryRun:
     """Run every payload through the pipeline, then the join; waits cost no time.
 
@@ -110,8 +111,13 @@ async def run_in_memory(
     each of the faults, and so has the join. A chunk without a result stops its order
     key: the later chunks of the key are cancelled.
 
+    `allow_unstable_keys`: whether a repeated stage may call with other arguments than
+    before, such as those of `ctx.attempt`, and so pay again.
+
     Raises:
         UsageError: As of a submit: `input.payload.invalid`, `input.payload.too_large`.
+            `call.key.unstable`: a repeated stage has asked for none of the stored
+            answers of a function, and has called it again with other arguments.
         AssertionError: A fault happened nowhere; its name may be misspelt.
         Exception: The join raised it.
     """
@@ -124,7 +130,7 @@ async def run_in_memory(
 
     def chunk_of(number: int) -> MemoryChunk:
         known = ChunkFaults(faults), MemoryQuestions(answers), operations
-        return MemoryChunk(pipeline, number, limits, run, *known)
+        return MemoryChunk(pipeline, number, limits, run, *known, allow_unstable_keys)
 
     for number, given in enumerate(payloads):
         written = encode_payload(pipeline.payload, given, f"payload {number}")
@@ -169,6 +175,7 @@ class MemoryChunk:
     faults: ChunkFaults
     questions: MemoryQuestions
     operations: MemoryIdempotency
+    allow_unstable_keys: bool = False
     #: The seconds that its stages slept: no time passes in a run in memory.
     slept_s: float = 0.0
 
@@ -184,8 +191,10 @@ class MemoryChunk:
         while True:
             checkpoints.reached_stage = checkpoints.cursor
             ctx = Context(payload=payload, attempt=attempt, **self.facts(journal))
+            ctx.caller.keys_watch = journal.watch(checkpoints.completed)
             work = engine.run(self.pipeline, ctx, checkpoints, limits)
             outcome, last = await self.live(work), names[-1]
+            self.require_stable(ctx)
             ended = isinstance(outcome, Succeeded)
             if outcome is None or (ended and self.faults.due("after stage", last)):
                 continue
@@ -211,9 +220,21 @@ class MemoryChunk:
                 result_of=self.pipeline.stages[self.pipeline.result_index].run,
                 **facts,
             )
+            ctx.caller.keys_watch = journal.watch([])
             value = await self.live(run_variant(join, ctx))
+            self.require_stable(ctx)
             if value is not None and not self.faults.due("after stage", JOIN):
                 return value
+
+    def require_stable(self, ctx: Context[Any]) -> None:
+        """Require that an attempt has asked for what earlier ones have paid for.
+
+        Raises:
+            UsageError: `call.key.unstable`.
+        """
+        found = ctx.caller.keys_watch.found
+        if found is not None and not self.allow_unstable_keys:
+            raise found.error
 
     def facts(self, journal: MemoryJournal) -> dict[str, Any]:
         """Return what the context of each attempt has."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from piecework.answers import encode_answer
+from piecework.calls.unstable import KeyWatch, Site
 from piecework.domain.effect import Effect
 from piecework.domain.happened import EffectEnd, KnownEffect
 from piecework.domain.protocols import (
@@ -63,15 +65,36 @@ class MemoryJournal:
     effects: dict[str, str | None] = field(default_factory=dict)
     called: dict[str, Called] = field(default_factory=dict)
     stages: dict[str, str] = field(default_factory=dict)
+    #: What was called, and the digests of its arguments, by the key of the call.
+    sites: dict[str, tuple[Site, Mapping[str, str]]] = field(default_factory=dict)
 
     def recall(self, key: str) -> str | None:
         """Return a remembered result."""
         return self.calls.get(key)
 
-    async def record(self, key: str, value: str, site: str = "") -> None:
+    async def record(
+        self,
+        key: str,
+        value: str,
+        site: str = "",
+        digests: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Remember a result."""
-        del site
         self.calls[key] = value
+        if site:
+            self.sites[key] = Site(*json.loads(site)), digests
+
+    def watch(self, completed: Collection[str]) -> KeyWatch:
+        """Return what the next attempt should ask for in stages that are not over."""
+        watch = KeyWatch()
+        for key, (site, digests) in self.sites.items():
+            if site.stage not in completed:
+                watch.load(key, site, digests)
+        for key, called in self.called.items():
+            site = Site(self.stages[key], called.dependency, called.function)
+            if key in self.effects and site.stage not in completed:
+                watch.load(key, site, {})
+        return watch
 
     async def begin(
         self,

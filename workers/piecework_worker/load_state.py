@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
@@ -9,8 +10,10 @@ from pydantic_core import ErrorDetails
 
 from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.calls.earlier import EarlierCall, call_at
+from piecework.calls.unstable import Site
 from piecework.context import Results
 from piecework.domain import keys
+from piecework.domain.argument_digests import KEY_LENGTH
 from piecework.domain.identity import function_words
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
@@ -131,6 +134,7 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
             unasked[row.key] = call
         elif row.code_version != chunk_run.ledger.code_version:
             over.append(call)
+    watch_keys(chunk_run, work, patched_in)
     for page in work.calls:
         for key, site in page.read_sites().items():
             known.add(key)
@@ -151,6 +155,28 @@ def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:
         own = {stage.stage for stage in stages if is_own(stage, chunk_run)}
         left = (call for call in over if call.stage not in own)
         earlier.load_over(left, named_in_all(chunk_run, job))
+
+
+def watch_keys(chunk_run: ChunkRun, work: Work, patched_in: int) -> None:
+    """Note what earlier claims of the same code did in stages that are not over.
+
+    Another version may mean other calls; so may a payload that an operator has edited.
+    """
+    completed, version = chunk_run.checkpoints.completed, chunk_run.ledger.code_version
+    watch = chunk_run.ctx.caller.keys_watch
+    for row in work.effects:
+        site = Site(row.stage, row.dependency, row.called)
+        happened = row.state in MAY_HAVE_HAPPENED and (row.gen or 1) >= patched_in
+        if happened and row.stage not in completed and row.code_version == version:
+            watch.load(row.key, site, {})
+    for page in work.calls:
+        if page.gen < patched_in or page.code_version != version:
+            continue
+        digests = page.read_digests()
+        for key, text in page.read_sites().items():
+            site = Site(*json.loads(text))
+            if site.stage not in completed:
+                watch.load(key, site, digests.get(key[:KEY_LENGTH], {}))
 
 
 def named_in_all(chunk_run: ChunkRun, job: Job) -> frozenset[tuple[str, str]]:

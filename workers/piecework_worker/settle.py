@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import count
 from typing import Any
 
@@ -32,7 +33,12 @@ from piecework.domain.outcome import (
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
 from piecework.errors.codes import own_meaning
-from piecework.jobs.fan_in import Certificate, certify, store_certificate
+from piecework.jobs.fan_in import (
+    Certificate,
+    certify,
+    store_certificate,
+    unstable_facts,
+)
 from piecework.runtime import Runtime
 from piecework.store.completion import take_snapshot
 from piecework.store.dead_letters import DeadLetters
@@ -142,6 +148,7 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
         chunk_run.ledger.in_doubt,
         usage,
         records_of(chunk_run),
+        unstable_of(chunk_run),
     )
     match chunk_run.outcome:
         case Succeeded(value):
@@ -187,6 +194,14 @@ def records_of(chunk_run: ChunkRun) -> bytes | None:
     if not waiting:
         return None
     return pack_for_row([*read_records(chunk_run.claim.chunk.item, ROW), *waiting])
+
+
+def unstable_of(chunk_run: ChunkRun) -> dict[str, str] | None:
+    """Return the call whose stored answers the claim did not find again."""
+    found = chunk_run.ctx.caller.keys_watch.found
+    if found is None:
+        return None
+    return asdict(found) | {"code_version": chunk_run.ledger.code_version}
 
 
 async def succeed(
@@ -277,6 +292,7 @@ async def job_end(
     certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
     had_doubt = job.effects_in_doubt > 0
     facts = await store_certificate(rt, certificate, had_doubt=had_doubt)
+    facts |= unstable_facts(job, snapshot)
     return await rt.transitions.ending(job, certificate.status, facts)
 
 

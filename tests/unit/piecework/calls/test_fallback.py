@@ -64,7 +64,7 @@ async def test_an_answer_is_remembered_after_the_name_of_its_author() -> None:
         def recall(self, _: str) -> str | None:
             return None
 
-        async def record(self, _: str, value: str, site: str = "") -> None:
+        async def record(self, _: str, value: str, *more: object) -> None:
             recorded.append(value)
 
     one.journal = Journal()  # type: ignore[assignment]

@@ -18,13 +18,15 @@ import structlog
 import typer
 
 from piecework import telemetry
+from piecework.aws.endpoint import DEFAULT_REGION
 from piecework.domain.budget import parse_cap
 from piecework.domain.job import Job
 from piecework.domain.states import ChunkStatus
+from piecework.domain.unstable_key import UnstableKey
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
-from piecework.runtime import Runtime, connect
+from piecework.runtime import EMBEDDED_ACCOUNT, Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.telemetry.emit import Listener, listening
 from piecework_orchestrator import embedded
@@ -49,6 +51,7 @@ from piecework_orchestrator.results.artifacts import save_artifacts
 from piecework_orchestrator.results.results import EndedChunk
 from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 from piecework_orchestrator.submit.intake.source import STDIN
+from piecework_simulation.further_workers import workers_beside
 from piecework_simulation.in_process import (
     InProcessAws,
     RunningWorker,
@@ -101,6 +104,12 @@ NoStateOption = Annotated[
 ]
 
 
+WorkersOption = Annotated[
+    int,
+    typer.Option("--workers", min=1, max=64, help="Processes that run rows."),
+]
+
+
 @app.command(cls=command_class("run"), context_settings=CONTEXT)
 def run(  # noqa: PLR0913, PLR0917 -- options of a command
     pipeline: PipelineArgument,
@@ -134,6 +143,7 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
     fresh: FreshOption = False,
     state: StateOption = None,
     no_state: NoStateOption = False,
+    workers: WorkersOption = 1,
 ) -> None:
     """Run a pipeline here and print the results.
 
@@ -142,7 +152,8 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
     line goes on. It pays for no stored answer again, and prints all results. Without
     --save, artifacts of the join are not kept. Once a budget is spent, the run ends:
     its last line says how many chunks are done and how many are left. The exit code is
-    then 4.
+    then 4. Rows that compute for long are faster with a worker for each core: each
+    --workers above 1 is a process of its own.
     """
 
     async def main(out: Output) -> int:
@@ -156,6 +167,7 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
         )
         if path is not None:
             settings = load_settings(**overrides, journal_flush_s=JOURNAL_FLUSH_S)
+        require_models(aws, workers)
         parse_cap(budget_usd, budget_tokens)  # refuse it before a worker starts
         options = {
             "budget_usd": budget_usd,
@@ -172,7 +184,8 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
             listening(advice(out)),
             remembering(path, keeps=keeps, fresh=fresh, say=out.say) as memory,
         ):
-            wanted = Wanted(pipeline, found, source, save, options, answers, memory)
+            what = (pipeline, found, source, save, options, answers, memory)
+            wanted = Wanted(*what, workers=workers)
             async with start_worker(out, settings, aws, wanted) as (rt, running):
                 work = run_job(out, rt, running.task, wanted)
                 code = await end_on_signal(out, signals, running, work, memory)
@@ -198,6 +211,7 @@ class Wanted:
         options: Those of the submit.
         answers: The answer to each question that an option names.
         memory: The state file; None: the run is not remembered.
+        workers: The processes that run rows; this one is the first.
     """
 
     name: str
@@ -207,6 +221,7 @@ class Wanted:
     options: Mapping[str, Any]
     answers: dict[str, Any]
     memory: Remembered | None
+    workers: int = 1
 
 
 def advice(out: Output) -> Listener:
@@ -218,6 +233,11 @@ def advice(out: Output) -> Listener:
             out.say(f"{who} refuses calls (429) and has no limit; next: {step}")
         elif name == "model.answer_mended":
             out.say(f"an answer of {fields['dependency']}: {fields['note']}")
+        elif name == "call.key_unstable":
+            out.say(UnstableKey.read(fields).words)
+        elif name == "worker.process_replaced":
+            number, code = fields["number"], fields["exit_code"]
+            out.say(f"worker {number} ended ({code}), and is started again")
 
     return tell
 
@@ -246,6 +266,18 @@ def where_to_remember(
         return named.absolute()
     # What standard input held cannot be read again.
     return None if source == STDIN else state_path(pipeline, source, settings)
+
+
+def require_models(aws: Aws, workers: int) -> None:
+    """Raise if further workers are wanted beside the embedded AWS.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if workers > 1 and aws is Aws.EMBEDDED:
+        message = "--workers and --aws embedded exclude each other."
+        step = "Run `piecework up`, and as many `piecework worker` as you want."
+        raise UsageError(message, next_step=step)
 
 
 async def end_on_signal(
@@ -308,11 +340,15 @@ async def start_worker(
     pipeline = wanted.pipeline
     pipelines, names = {pipeline.name: pipeline}, [wanted.name.partition(":")[0]]
     if aws is Aws.IN_PROCESS:
-        models = InProcessAws(settings)
+        bucket = settings.bucket(EMBEDDED_ACCOUNT, DEFAULT_REGION)
+        models = InProcessAws(settings, bucket)
         if wanted.memory is not None:
             digest = content_digest(wanted.source)
             await wanted.memory.go_on(models, pipeline, wanted.source, digest, out.say)
-        async with worker_beside(models, pipelines, names) as worker:
+        async with (
+            worker_beside(models, pipelines, names) as first,
+            workers_beside(models, first, names[0], wanted.workers) as worker,
+        ):
             yield models.runtime(), worker
         return
     with embedded.started(

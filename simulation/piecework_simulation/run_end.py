@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
@@ -13,9 +13,11 @@ from piecework.domain.pause import PauseCode
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks
-from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.client import JobHandle
 from piecework_orchestrator.reading.job_documents import dead_letters_of
+
+if TYPE_CHECKING:  # it loads the extra `cli`, which `piecework.run` does without
+    from piecework_orchestrator.cli.output import Output
 
 #: Seconds between two polls: a poll costs nothing here.
 POLL_S = 0.25

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -155,6 +155,52 @@ def test_a_killed_run_goes_on_and_pays_only_for_calls_in_flight_again(
     assert paid.total() - ROWS <= len(MOMENTS) * SLOTS
     effects = {tuple(line[1:]) for line in book(project) if line[0] == "effect"}
     assert len(effects) == ROWS  # a repeated one has the same key
+
+
+def test_two_workers_have_one_state_file_and_end_with_their_parent(
+    project: Path, rows: Path
+) -> None:
+    del rows
+    held = PIPELINE.replace('"begin", n', '"begin", n, os.getpid()').replace(
+        "await asyncio.sleep(0.02)",
+        'while not os.path.exists("go"):\n        await asyncio.sleep(0.02)',
+    )
+    (project / "app.py").write_text(held, encoding="utf-8")
+    process = start(project, "--workers", "2")
+    until(lambda: len(begun(project)) == 2 * SLOTS or process.poll() is not None)
+    (other,) = {int(line[2]) for line in begun(project)} - {process.pid}
+    process.kill()
+    process.communicate()
+    until(lambda: not is_running(other))
+    (project / "go").touch()
+
+    process = start(project, "--workers", "2")
+    out, err = process.communicate(timeout=90)
+
+    assert (process.returncode, len(state_files())) == (0, 0), err
+    assert "continues the run of" in err
+    assert values(out) == {n: n * n for n in range(ROWS)}
+    assert len(begun(project)) - ROWS <= 2 * SLOTS
+    assert not any(is_running(int(line[2])) for line in begun(project))
+
+
+def begun(folder: Path) -> list[list[str]]:
+    return [line for line in book(folder) if line[0] == "begin"]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    late = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        # A dead process whose parent does not wait for it is there in name only.
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text("utf-8")
+    except FileNotFoundError:
+        return False
 
 
 def test_a_run_that_was_killed_in_its_join_goes_on_with_it(

@@ -143,6 +143,22 @@ def test_a_program_and_a_worker_need_no_extra() -> None:
     assert (0, "") == (done.returncode, done.stderr)
 
 
+def test_a_run_in_a_program_needs_no_extra() -> None:
+    done = without_extras(
+        "import piecework\n"
+        "from pydantic import BaseModel\n"
+        "class Row(BaseModel):\n"
+        "    n: int\n"
+        "@piecework.pipeline\n"
+        "async def doubled(row: Row) -> int:\n"
+        "    return 2 * row.n\n"
+        "ran = piecework.run(doubled, [Row(n=1), Row(n=2)], progress=True).wait()\n"
+        "print(ran.values)"
+    )
+
+    assert (0, "[2, 4]\n") == (done.returncode, done.stdout), done.stderr
+
+
 @pytest.mark.parametrize("words", ["jobs show j", "--help"])
 def test_the_command_line_names_the_extra_that_it_needs(words: str) -> None:
     done = without_extras(

@@ -16,8 +16,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -84,6 +84,8 @@ class Parent:
     Attributes:
         words: The arguments of the worker's command.
         until_killed_s: Seconds from the stop to the end of each process.
+        settings: Variables of the processes that this one does not have.
+        stdout: Where the processes print; None: where this one does.
         code: The exit code: the first that a stopped process ended with, except 0.
         works: Set once a process has begun to work.
     """
@@ -95,6 +97,8 @@ class Parent:
     health_file: str = field(
         default_factory=lambda: os.environ.get("PIECEWORK_HEALTH_FILE", "")
     )
+    settings: Mapping[str, str] = field(default_factory=dict)
+    stdout: int | None = None
     code: int = 0
     processes: dict[int, Process] = field(default_factory=dict)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -108,13 +112,32 @@ class Parent:
         side = asyncio.create_task(self.tell_for_ever())
         keepers = [asyncio.create_task(self.keep(n)) for n in range(1, self.count + 1)]
         await self.stop.wait()
+        await self.wait_for_ends(keepers, side)
+        return self.code
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """Run all processes but the first, whose part this program plays itself."""
+        self.works.set()
+        side = asyncio.create_task(self.tell_for_ever())
+        keepers = [asyncio.create_task(self.keep(n)) for n in range(2, self.count + 1)]
+        try:
+            yield
+        finally:
+            if not self.stop.is_set():
+                self.on_signal(signal.SIGTERM)
+            await self.wait_for_ends(keepers, side)
+
+    async def wait_for_ends(
+        self, keepers: Sequence[asyncio.Task[None]], side: asyncio.Task[None]
+    ) -> None:
+        """Wait until all processes have ended; kill those that take too long."""
         _, late = await asyncio.wait(keepers, timeout=self.until_killed_s)
         for process in self.processes.values() if late else ():
             self.send(process, signal.SIGKILL)
         await asyncio.gather(*keepers)
         side.cancel()
         await asyncio.gather(side, return_exceptions=True)
-        return self.code
 
     def on_signal(self, number: signal.Signals) -> None:
         """Pass a signal on: the second one ends each process without a release."""
@@ -156,7 +179,7 @@ class Parent:
         with theirs:
             place = (str(number), str(self.count), str(os.getpid()))
             environment = self.environment(number)
-            child = await start(place, theirs, environment, self.words)
+            child = await start(place, theirs, environment, self.words, self.stdout)
         process = self.processes[number] = Process(number, child, now())
         if self.stop.is_set():  # the signal came before the process
             self.send(process, signal.SIGTERM)
@@ -208,7 +231,7 @@ class Parent:
 
     def environment(self, number: int) -> dict[str, str]:
         """Return the environment of a process: its health file is its own."""
-        environment = dict(os.environ)
+        environment = {**os.environ, **self.settings}
         if self.health_file:
             environment["PIECEWORK_HEALTH_FILE"] = self.own_file(number)
         return environment
@@ -259,6 +282,7 @@ async def start(
     end: socket.socket,
     environment: Mapping[str, str],
     words: Sequence[str],
+    stdout: int | None = None,
 ) -> asyncio.subprocess.Process:
     """Start a process of the worker, with its end of the line to the parent.
 
@@ -269,6 +293,7 @@ async def start(
         *(*place, str(end.fileno()), *words),
         pass_fds=[end.fileno()],
         env=dict(environment),
+        stdout=stdout,
         # A terminal sends Ctrl-C to the whole group, and a second signal releases
         # nothing: only the parent may stop a process.
         start_new_session=True,

@@ -27,6 +27,7 @@ import piecework.settings
 import piecework_simulation.__main__
 import piecework_simulation.ask_command
 import piecework_simulation.dev_command
+import piecework_simulation.push_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.domain.chunk import Chunk
@@ -56,6 +57,7 @@ from piecework_orchestrator.cli.global_options import is_common
 PROGRAMS = {
     "ask": typer.main.get_command(piecework_simulation.ask_command.app),
     "dev": typer.main.get_command(piecework_simulation.dev_command.app),
+    "push": typer.main.get_command(piecework_simulation.push_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),

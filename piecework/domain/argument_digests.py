@@ -21,11 +21,11 @@ from piecework.domain.packed import packed, read_packed
 from piecework.errors import PermanentError, UsageError
 
 #: Characters of a digest: enough to see that an argument differs.
-LENGTH: Final = 8
+LENGTH: Final = 6
 #: Arguments and fields, at most, that have a digest.
 MOST: Final = 24
 #: Characters of a key: enough to tell the calls of a chunk apart.
-KEY_LENGTH: Final = 12
+KEY_LENGTH: Final = 8
 
 
 def argument_digests(
@@ -85,7 +85,7 @@ def differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 # ── on a page of the journal ──────────────────────────────────────────────────
 #
-# {"text request.at": {"0f3a…": "1f2e3d4c5b6a7988"}}: the names once, then for each call
+# {"text request.at": {"0f3a…": "1f2e3d4c5b6a"}}: the names once, then for each call
 # the digests one after the other.
 
 

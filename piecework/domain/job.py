@@ -98,6 +98,9 @@ class Job:
         "The code version whose workers alone run it; empty: any version does. "
         "`jobs unpin` removes it."
     )
+    push_token = ShownText(
+        "The push that brought it from a run of another machine; empty: none did."
+    )
     manifest = Text("The object that lists all chunks.")
     manifest_sha256 = Text("The hash of its manifest.")
     source = ShownText("The submitted document; empty: it is not known.")

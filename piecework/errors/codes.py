@@ -1755,6 +1755,26 @@ ROWS: Final = (
         "`--fresh` starts anew, and forgets that run. `--state FILE` keeps both.",
     ),
     Code(
+        "run.push.refused",
+        PERMANENT,
+        "What is left of the run cannot go on in a deployment as it is. Nothing was "
+        "pushed.",
+        "Do what the message names, then push again.",
+    ),
+    Code(
+        "run.push.taken",
+        PERMANENT,
+        "The deployment has another job with the id of the run, or an operator has "
+        "cancelled the job that the push had begun.",
+        "Delete that job, or run the rows with `--fresh`.",
+    ),
+    Code(
+        "run.state.pushed",
+        PERMANENT,
+        "The run was pushed to a deployment, which owns it: it cannot go on here, too.",
+        "Watch its job there: `piecework jobs watch JOB`. `--fresh` starts anew.",
+    ),
+    Code(
         "run.state.absent",
         PERMANENT,
         "The state file does not exist: all rows of its run have succeeded, or it never"

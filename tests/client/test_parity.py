@@ -91,7 +91,7 @@ COMMAND_OF = {
 #: Commands of an installation, a machine or a process, not of jobs and their calls.
 NOT_OF_A_JOB = {
     *("demo", "init", "run", "dev", "up", "down", "doctor", "reconcile", "worker"),
-    *("ask", "simulate", "explain-code", "ui"),
+    *("ask", "push", "simulate", "explain-code", "ui"),
     *(name for name in COMMANDS if name.startswith(("infra ", "config ", "webhooks "))),
 }
 #: What opens a job, connects or closes: a program needs it, and a command does not.

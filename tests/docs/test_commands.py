@@ -21,6 +21,7 @@ import typer.main
 import piecework_simulation.__main__
 import piecework_simulation.ask_command
 import piecework_simulation.dev_command
+import piecework_simulation.push_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.aws.endpoint import Emulator, find_endpoint
@@ -39,6 +40,7 @@ from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, sp
 PROGRAMS = {
     "ask": typer.main.get_command(piecework_simulation.ask_command.app),
     "dev": typer.main.get_command(piecework_simulation.dev_command.app),
+    "push": typer.main.get_command(piecework_simulation.push_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),

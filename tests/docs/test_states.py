@@ -21,6 +21,7 @@ from piecework.store.jobs import Jobs
 from piecework.store.ladders import Ladders
 from piecework.store.notifications import Notifications
 from piecework.store.occasions import Occasions
+from piecework.store.pushes import Pushes
 from piecework.store.questions import ChunkQuestions
 from piecework.store.renewals import Renewals
 from piecework.store.settlements import Settlements
@@ -41,6 +42,7 @@ STORES = (
     Notifications,
     Occasions,
     outbox.Outbox,
+    Pushes,
     Renewals,
     Takeovers,
     Settlements,

@@ -13,6 +13,7 @@ from tests.store import (
     test_job_transitions,
     test_notifications,
     test_ownership,
+    test_pushes,
 )
 from tests.store.conftest import Store, Stutter
 from tests.store.table import Case
@@ -23,6 +24,7 @@ NOUNS = (
     test_job_transitions,
     test_notifications,
     test_ownership,
+    test_pushes,
 )
 CASES: dict[str, Case] = {case.name: case for noun in NOUNS for case in noun.CASES}
 

@@ -69,6 +69,11 @@ COMMANDS = {
         "Ask a model about each row; print the answers.",
         program=True,
     ),
+    "push": Row(
+        "piecework_simulation.push_command",
+        "Push what is left of a run to the deployment as a job.",
+        program=True,
+    ),
     "dev": Row(
         "piecework_simulation.dev_command",
         "Run AWS and a worker here; reload changed code.",

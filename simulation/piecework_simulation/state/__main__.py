@@ -37,8 +37,10 @@ def main(words: list[str]) -> None:
     path, *command = words
     os.environ[STATE_FILE] = path
     try:
-        with reading(Path(path)) as file, serving(file):
-            app(command, prog_name="piecework")
+        with reading(Path(path)) as file:
+            file.require_owner()
+            with serving(file):
+                app(command, prog_name="piecework")
     except PieceworkError as error:
         form = Format(asked_format(command) or Format.TABLE)
         report_error(error, Output(form))

@@ -88,6 +88,33 @@ class StateFile:
         """What the file says about its run, by name."""
         return dict(self._connection.execute("SELECT name, value FROM facts"))
 
+    def rows(self) -> Iterator[tuple[str, WireItem]]:
+        """Yield each row with the name of its table."""
+        found = self._connection.execute("SELECT place, item FROM items")
+        yield from ((place, read_item(item)) for place, item in found)
+
+    def objects(self) -> Iterator[tuple[str, bytes, str]]:
+        """Yield name, content and media type of each object."""
+        every = "SELECT name, content, media_type FROM objects"
+        yield from self._connection.execute(every)
+
+    def require_owner(self) -> None:
+        """Require that the run goes on here: it was not pushed to a deployment.
+
+        Raises:
+            UsageError: `run.state.pushed`.
+        """
+        facts = self.facts
+        if "push_token" not in facts:
+            return
+        job, place = facts["job"], facts["pushed_to"]
+        message = f"The run of {self.path} is job {job} of {place} now."
+        step = f"Watch it there: piecework jobs watch {job}. `--fresh` starts anew."
+        if "pushed_at" not in facts:
+            message = f"The push of {self.path} to {place} has begun and not ended."
+            step = f"Go on with it: piecework push --state {self.path}"
+        raise UsageError(message, code="run.state.pushed", next_step=step)
+
     def note(self, **facts: str) -> None:
         """Keep facts about the run."""
         self._write([(SET_FACT, each) for each in facts.items()])

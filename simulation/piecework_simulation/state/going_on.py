@@ -21,13 +21,9 @@ async def go_on(rt: Runtime, job: Job) -> None:
     """Free the leases of the dead process, and send the message of each open chunk."""
     if job.status.ended:
         return
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if chunk.status is ChunkStatus.RUNNING:
-            await rt.takeovers.release_expired(chunk)
+    await free_leases(rt, job)
     join_ref = job.ref.chunk(keys.JOIN_CHUNK)
     join = await read_chunk(rt.table, join_ref)
-    if join is not None and join.status is ChunkStatus.RUNNING:
-        await rt.takeovers.release_expired(join)
     if job.status in {JobStatus.SUBMITTING, JobStatus.PAUSED}:
         return  # its fan-out sends them; so does its resume
     if join is not None and not join.status.ended:
@@ -38,6 +34,16 @@ async def go_on(rt: Runtime, job: Job) -> None:
         await rt.work.send(messages, to=job.queue)
 
     await gather_limited(send, batched(open_chunks(rt, job), BATCH), SENDERS)
+
+
+async def free_leases(rt: Runtime, job: Job) -> None:
+    """Free the leases of the dead process."""
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if chunk.status is ChunkStatus.RUNNING:
+            await rt.takeovers.release_expired(chunk)
+    join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+    if join is not None and join.status is ChunkStatus.RUNNING:
+        await rt.takeovers.release_expired(join)
 
 
 async def count_done(rt: Runtime, job: Job) -> int:

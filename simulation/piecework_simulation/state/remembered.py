@@ -56,9 +56,11 @@ class Remembered:
         only their reader can tell.
 
         Raises:
-            UsageError: `run.input.changed`: the file holds another run.
+            UsageError: `run.input.changed`: the file holds another run;
+                `run.state.pushed`.
         """
         file, settings = self.file, aws.settings
+        file.require_owner()
         facts = file.facts
         version = code_version(pipeline, settings)
         if not facts:

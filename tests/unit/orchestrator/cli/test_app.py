@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import piecework_simulation.__main__
 import piecework_simulation.ask_command
 import piecework_simulation.dev_command
+import piecework_simulation.push_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework_orchestrator.cli.app import COMMANDS, GROUPS, LazyCommand, Row, app
@@ -24,6 +25,7 @@ PROGRAMS: dict[str, Any] = {
     "ask": typer.main.get_command(piecework_simulation.ask_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "dev": typer.main.get_command(piecework_simulation.dev_command.app),
+    "push": typer.main.get_command(piecework_simulation.push_command.app),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
     "worker": piecework_worker.__main__.make_parser(),
 }

@@ -32,11 +32,14 @@ def main() -> int:
     """Print a line for each system; return 1 if the promise was not kept."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=1, choices=(1, 2, 4))
     parser.add_argument("--rate-only", action="store_true", help="no kills")
     chosen = parser.parse_args()
     kept = True
     if not chosen.rate_only:
-        ours = Line("piecework", [*RUN, "rows.jsonl", "--max-chunks", str(SLOTS)])
+        slots = str(SLOTS // chosen.workers)
+        words = [*RUN, "rows.jsonl", "--max-chunks", slots]
+        ours = Line("piecework", [*words, "--workers", str(chosen.workers)])
         kept = report(ours, kill_at_moments(ours, chosen.kills)).kept
         try:
             python = bin_of("bench-postgres") / "python"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from piecework.domain.moments import iso
 from piecework.domain.refs import JobRef
 from piecework.domain.rows import EffectRow
 from piecework.domain.states import JobStatus
+from piecework.loading import load_pipeline
 from piecework.settings import Settings
 from piecework_simulation import push_command
 from piecework_simulation.in_process import (
@@ -43,7 +43,7 @@ ROWS = 30
 NOW = 1_800_000_000.0
 FILE = "mine.state"
 #: The timeout of the effect of the pipeline.
-TIMEOUT_S = 5.0
+TIMEOUT_S = 1.0
 ASKS = """
 
 from piecework import Context, Pipeline, Stage
@@ -129,7 +129,8 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 @pytest.fixture
 def killed(project: Path) -> Path:
     """Return the folder of a run that was killed when a third of it was done."""
-    (project / "app.py").write_text(PIPELINE + ASKS, encoding="utf-8")
+    program = PIPELINE.replace("timeout=5", f"timeout={TIMEOUT_S}") + ASKS
+    (project / "app.py").write_text(program, encoding="utf-8")
     lines = [json.dumps({"n": n}) + "\n" for n in range(ROWS)]
     (project / "rows.jsonl").write_text("".join(lines), encoding="utf-8")
     process = start(project, "--state", FILE)
@@ -147,8 +148,7 @@ def pushed(*words: str) -> Any:
 
 async def finished(deployment: Deployment, name: str, job: str) -> Any:
     """Run a worker of the deployment until a job has ended; return its results."""
-    pipeline = getattr(importlib.import_module("app"), name)
-    pipeline = getattr(pipeline, "pipeline", pipeline)
+    pipeline = load_pipeline(f"app:{name}")
     aws = deployment.aws
     async with (
         worker_beside(aws, {pipeline.name: pipeline}, ["app"]),

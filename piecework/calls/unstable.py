@@ -7,9 +7,9 @@ what its stage asks for with what earlier claims of the same code stored:
     a stored call of a function is asked for             the function is stable
     new calls of it were answered, and none stored was   its key is unstable
 
-Concurrent calls are no order, so one that is not stored proves nothing. The function is
-judged when its stage has returned, or when more new calls of it were answered than are
-stored: a worker that dies in each claim never comes to the end of the stage.
+Concurrent calls have no order, so one that is not stored proves nothing. The function
+is judged when its stage has returned, or when more new calls of it were answered than
+are stored: a worker that dies in each claim never comes to the end of the stage.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A short digest of each argument of a call, to name the one that differs later.
 
 The key of a call is made of all arguments together. If a repeated stage misses it, the
-digests say which argument is another one. Of a model, a dataclass and a dict each field
+digests say which argument is another one. Each field of a model, a dataclass and a dict
 has its own, so that `request.at` is named.
 """
 
@@ -37,7 +37,7 @@ def argument_digests(
     """Return the digests of the arguments of a call, by their names.
 
     `chunk`: the name of the chunk. Equal arguments of two chunks have two digests, so
-    that nobody guesses a short argument from a list.
+    that no list of digests tells short arguments.
     """
     try:
         named = inspect.signature(function).bind_partial(*args, **kwargs).arguments

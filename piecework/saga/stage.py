@@ -92,39 +92,41 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
             caught it.
         StoreError: A call could not reach the tables; the stage is not at fault.
     """
-    try:
-        return await _run(stage, ctx, variant)
-    finally:
-        ctx.caller.end_stage(ctx.scope.stage)
-
-
-async def _run(stage: Stage, ctx: Context[Any], variant: str) -> str:
-    """Do what `run_variant` says."""
     caller = ctx.caller
     run = ctx.run_stage or run_in_process
-    try:
-        with context_of_run(ctx) as own:
-            value = await run(stage, own, variant)
-    except asyncio.CancelledError:
-        await caller.cut_off_calls()
-        raise
-    except WaitRequestedError:
-        await caller.wait_for_calls()
-        raise
-    except (Exception, BaseExceptionGroup) as error:
-        end = caller.stop_reason
-        if end is None or isinstance(end, WaitRequestedError | StoreError):
+    with judging_keys(ctx):
+        try:
+            with context_of_run(ctx) as own:
+                value = await run(stage, own, variant)
+        except asyncio.CancelledError:
+            await caller.cut_off_calls()
+            raise
+        except WaitRequestedError:
             await caller.wait_for_calls()
-        if end is not None and end is not error:
-            raise end from error
-        raise
-    await caller.wait_for_calls()
-    if caller.stop_reason is not None:
-        raise caller.stop_reason
-    caller.require_asked(ctx.scope)
-    if variant != COMPENSATE:
-        ctx.values[stage.name] = values.decode(stage.run, value)
-    return value
+            raise
+        except (Exception, BaseExceptionGroup) as error:
+            end = caller.stop_reason
+            if end is None or isinstance(end, WaitRequestedError | StoreError):
+                await caller.wait_for_calls()
+            if end is not None and end is not error:
+                raise end from error
+            raise
+        await caller.wait_for_calls()
+        if caller.stop_reason is not None:
+            raise caller.stop_reason
+        caller.require_asked(ctx.scope)
+        if variant != COMPENSATE:
+            ctx.values[stage.name] = values.decode(stage.run, value)
+        return value
+
+
+@contextmanager
+def judging_keys(ctx: Context[Any]) -> Iterator[None]:
+    """Judge the keys of a stage's calls when it has returned or failed."""
+    try:
+        yield
+    finally:
+        ctx.caller.end_stage(ctx.stage)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from piecework.store.table import INSERTS_AT_ONCE, ItemWrite, Table, Written
 
 #: No job has the name.
 IS_FREE = "attribute_not_exists(pk)"
-#: The name is reserved for this push, and nobody has cancelled it since.
+#: The name is reserved for this push, and no operator has cancelled it since.
 IS_RESERVED = "push_token = :token AND #status = :reserved"
 
 

@@ -156,7 +156,7 @@ def unsafe(job: Job, effects: list[EffectRow], now: float) -> Iterator[tuple[str
 
 
 def is_in_doubt(row: EffectRow) -> bool:
-    """Return whether nobody can tell if an effect has happened."""
+    """Return whether no process can tell if an effect has happened."""
     is_once = row.state == INTENT and row.effect == Effect.NON_IDEMPOTENT
     return row.state == UNKNOWN or is_once
 

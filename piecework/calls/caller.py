@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -428,8 +428,14 @@ class Caller:
 
     def _tell_unstable(self, found: UnstableKey | None) -> None:
         if found is not None:
-            facts = asdict(found)
-            telemetry.emit(self.attempts.log, "call.key_unstable", **facts)
+            telemetry.emit(
+                self.attempts.log,
+                "call.key_unstable",
+                stage=found.stage,
+                dependency=found.dependency,
+                function=found.function,
+                arguments=found.arguments,
+            )
 
     def _made(
         self, call: Call, gen: int, ledger: Ledger | None = None

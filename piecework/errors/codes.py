@@ -1071,9 +1071,9 @@ ROWS: Final = (
     Code(
         "call.key.unstable",
         PERMANENT,
-        "A stage was repeated and called a function again under another key: an "
-        "argument differs in each run, such as a time or a random id. So the stored "
-        "answer is not found and is paid for again, and an effect may happen twice.",
+        "A repeated stage called a function again under another key. An argument "
+        "differs in each run, such as a time or a random id. So the stored answer is "
+        "not found and is paid for again, and an effect may happen twice.",
         "Pass what stays the same: a field of the payload, or the answer of another "
         "call. A test that means it passes `allow_unstable_keys=True`.",
     ),
@@ -1764,7 +1764,7 @@ ROWS: Final = (
     Code(
         "run.push.taken",
         PERMANENT,
-        "The deployment has another job with the id of the run, or an operator has "
+        "The deployment has another job with the id of the run. Or an operator has "
         "cancelled the job that the push had begun.",
         "Delete that job, or run the rows with `--fresh`.",
     ),

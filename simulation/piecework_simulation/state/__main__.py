@@ -35,10 +35,10 @@ from piecework_simulation.state.file import StateFile, opened
 def main(words: list[str]) -> None:
     """Run the command that the words say; the first one is the file."""
     path, *command = words
-    os.environ[STATE_FILE] = path
     try:
         with reading(Path(path)) as file:
             file.require_owner()
+            os.environ[STATE_FILE] = path
             with serving(file):
                 app(command, prog_name="piecework")
     except PieceworkError as error:

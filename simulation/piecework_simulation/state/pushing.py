@@ -22,7 +22,7 @@ from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.effect import Effect
 from piecework.domain.job import Job
-from piecework.domain.moments import moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import EffectRow
 from piecework.domain.states import JobStatus
@@ -47,11 +47,11 @@ STEPS: Mapping[JobStatus, tuple[str, str]] = {
     ),
     JobStatus.REOPENING: (
         "a redrive has not ended",
-        "Repeat `piecework dlq redrive … --state FILE`.",
+        "Repeat the redrive with this --state.",
     ),
     JobStatus.PAUSED: (
         "it is paused",
-        "Resume it: piecework jobs resume JOB --state FILE",
+        "Resume it with this --state: piecework jobs resume JOB",
     ),
     JobStatus.FINALIZING: (
         "only its join is left",
@@ -64,8 +64,8 @@ STEPS: Mapping[JobStatus, tuple[str, str]] = {
     JobStatus.CANCELLED: (
         "it was cancelled",
         (
-            "Type the line of `piecework run` with a higher budget, or retry it: "
-            "piecework jobs retry JOB --reason WHY --state FILE"
+            "Type the line of `piecework run` with a higher budget, or retry it with "
+            "this --state: piecework jobs retry JOB --reason WHY"
         ),
     ),
 }
@@ -73,8 +73,8 @@ STEPS: Mapping[JobStatus, tuple[str, str]] = {
 ENDED = (
     "nothing of it is left to run",
     (
-        "Redrive its dead rows first: piecework dlq redrive --job JOB --reason WHY "
-        "--state FILE"
+        "Redrive its dead rows first, with this --state: piecework dlq redrive --job "
+        "JOB --reason WHY"
     ),
 )
 
@@ -142,9 +142,9 @@ def unsafe(job: Job, effects: list[EffectRow], now: float) -> Iterator[tuple[str
     if doubtful:
         noun = "effect is" if len(doubtful) == 1 else "effects are"
         step = (
-            "Look into the other system, then record what you have found: `piecework "
-            "effects resolve JOB CHUNK … --state FILE`. If `effects list` shows none, "
-            "type the line of `piecework run` again first."
+            "Look into the other system, then record what you have found, with this "
+            "--state: `piecework effects list JOB`. If it lists none, type the line of "
+            "`piecework run` again first."
         )
         yield f"{len(doubtful)} {noun} in doubt", step
     left = max((seconds_left(row, now) for row in effects), default=0.0)
@@ -173,7 +173,7 @@ class Pushed:
     """A run that has arrived.
 
     Attributes:
-        done: How many chunks have a result.
+        done: How many chunks had a result.
     """
 
     job: str
@@ -206,6 +206,7 @@ async def push(file: StateFile, target: Runtime, say: Callable[[str], None]) -> 
     done = await count_done(local, job)
     found = Pushed(ref.job, job.chunks, done)
     if facts.get("pushed_at"):
+        say(f"nothing to do: it was pushed at {facts['pushed_at']}")
         return found
     if "push_token" not in facts:
         await free_leases(local, job)
@@ -215,7 +216,7 @@ async def push(file: StateFile, target: Runtime, say: Callable[[str], None]) -> 
         file.note(push_token=secrets.token_hex(16), pushed_to=place)
     with acting_as("orchestrator"):
         await bring(file, rows, ref, target, say)
-    file.note(pushed_at=str(time.time()))
+    file.note(pushed_at=iso(time.time()))
     return found
 
 
@@ -296,7 +297,7 @@ async def bring(
         say(f"brought {count:,} objects; now {len(rows.own):,} rows")
         await pushes.copy(rows.own)
         await pushes.copy_letters(rows.letters)
-        told = {"source": facts["source"], "began_at": facts["began_at"]}
+        told = {"source": facts["source"], "began_at": iso(float(facts["began_at"]))}
         if not await pushes.open(ref, rows.meta, token, rows.lists, told):
             there = await target.jobs.read(ref)
             if there is None or not has_arrived(there, token):

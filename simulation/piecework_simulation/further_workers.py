@@ -2,8 +2,8 @@
 
 The process of the run has the models and the state file alone. It serves the models on
 the loopback address, as `piecework dev` does, so the other processes write no file.
-They are those of `piecework worker --processes 2`: replaced when they end, and gone when
-their parent is.
+They are processes of a worker with several of them: replaced when they end, and gone
+when their parent is.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ NO_DOCUMENT = frozenset(
 #: Commands that change a machine or an account: their own tests read their documents.
 ELSEWHERE = frozenset(
     {"up", "down", "doctor", "infra deploy", "infra diff", "infra destroy"}
-    | {"infra status", "infra render", "dlq export"}
+    | {"infra status", "infra render", "dlq export", "push"}
 )
 #: Names of values whose inner names are data: statuses, codes, names of workers, facts.
 MAPS = frozenset(

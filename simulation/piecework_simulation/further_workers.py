@@ -36,9 +36,6 @@ async def workers_beside(
     `module` is the name by which they load the pipelines. Those that still run after
     the grace of the first one are killed.
     """
-    if workers == 1:
-        yield running
-        return
     settings = aws.settings
     key = embedded.new_key()
     with TemporaryDirectory(prefix="piecework-") as name:

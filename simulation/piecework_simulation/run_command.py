@@ -51,7 +51,6 @@ from piecework_orchestrator.results.artifacts import save_artifacts
 from piecework_orchestrator.results.results import EndedChunk
 from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 from piecework_orchestrator.submit.intake.source import STDIN
-from piecework_simulation.further_workers import workers_beside
 from piecework_simulation.in_process import (
     InProcessAws,
     RunningWorker,
@@ -345,11 +344,16 @@ async def start_worker(
         if wanted.memory is not None:
             digest = content_digest(wanted.source)
             await wanted.memory.go_on(models, pipeline, wanted.source, digest, out.say)
-        async with (
-            worker_beside(models, pipelines, names) as first,
-            workers_beside(models, first, names[0], wanted.workers) as worker,
-        ):
-            yield models.runtime(), worker
+        async with worker_beside(models, pipelines, names) as first:
+            if wanted.workers == 1:
+                yield models.runtime(), first
+                return
+            # Loaded here: it serves AWS, which one worker does not need.
+            from piecework_simulation.further_workers import workers_beside
+
+            beside = workers_beside(models, first, names[0], wanted.workers)
+            async with beside as worker:
+                yield models.runtime(), worker
         return
     with embedded.started(
         settings.app,

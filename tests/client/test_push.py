@@ -39,7 +39,8 @@ from tests.client.conftest import Run
 from tests.client.test_run_state import PIPELINE, SLOTS, book, command, start
 from tests.unit.orchestrator.cli.conftest import RUNNER
 
-ROWS = 30
+#: More than a job sends at once: the rest is its backlog.
+ROWS = 80
 NOW = 1_800_000_000.0
 FILE = "mine.state"
 #: The timeout of the effect of the pipeline.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from piecework import telemetry
 from piecework.calls.admission import Admission
 from piecework.calls.call import Call, CallAttempts, CallCounts
-from piecework.calls.in_flight import CallPacer, InFlight
+from piecework.calls.in_flight import CallPacer, InFlight, may_still_execute
 from piecework.calls.invoke import as_failure
 from piecework.calls.recorder import CallRecorder
 from piecework.calls.usage import UsageReporter
@@ -140,7 +140,7 @@ class Attempts:
                     try:
                         end = await self._send(attempts)
                     except BaseException:
-                        self._count_cut_off(attempts)
+                        self._count_failure(attempts, None)
                         attempts.end(self.log, now(), "cut off")
                         raise
                 if isinstance(end, Answered):
@@ -242,7 +242,9 @@ class Attempts:
         """Count an attempt that failed, if it was sent; None: it was cut off.
 
         Return what its answer used; None: it is not known.
-        Like the bill, a budget counts a failed attempt only if its usage is known.
+        Like the bill, a budget counts a failed attempt if its usage is known, or if the
+        provider may have executed it without our knowing: a time-out, a connection that
+        broke, a stop, a cancel, a lost claim.
         """
         known = None
         if attempts.began_at is not None:
@@ -253,24 +255,24 @@ class Attempts:
             if isinstance(usage, Usage):
                 known = self.usage.report_failed(attempts.call, usage, self.counts)
                 self._correct(attempts, known)
+            elif may_still_execute(end):
+                self._count_possibly_paid(attempts)
         # A lookup may find the answer, which then counts.
         if attempts.call.dependency.lookup is None:
             attempts.correct_budgets(Amount())
         return known
 
-    def _count_cut_off(self, attempts: CallAttempts) -> None:
-        """Count an attempt that Piecework has cut off: a stop, a cancel, a lost claim.
+    def _count_possibly_paid(self, attempts: CallAttempts) -> None:
+        """Count an attempt for which the provider may charge, whatever comes next.
 
-        The provider may charge for it. A later claim repeats a pure call, which then
-        costs money again. An effect that can be repeated or looked up happens once.
+        A repetition of a pure call costs money again. An effect that can be repeated or
+        looked up happens once.
         """
         call, effect = attempts.call, attempts.call.dependency.effect
-        if attempts.began_at is not None:
-            if effect is Effect.PURE:
-                self.usage.report_cut_off(call)
-            if effect in {Effect.PURE, Effect.NON_IDEMPOTENT} and attempts.reservation:
-                attempts.correct_budgets(attempts.reservation.estimate)
-        self._count_failure(attempts, None)
+        if effect is Effect.PURE:
+            self.usage.report_cut_off(call)
+        if effect in {Effect.PURE, Effect.NON_IDEMPOTENT} and attempts.reservation:
+            attempts.correct_budgets(attempts.reservation.estimate)
 
     def _may_retry(self, attempts: CallAttempts, failure: ErrorEnvelope) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""

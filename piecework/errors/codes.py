@@ -1397,6 +1397,14 @@ ROWS: Final = (
         "Correct the JSON of `--value`; `--dry-run` with `--pipeline` checks it.",
     ),
     Code(
+        "redrive.value.unused",
+        PERMANENT,
+        "A new value was given for a stage that the chunk has not completed.",
+        "`piecework chunks show JOB CHUNK` lists its stages. If you did by hand what a "
+        "call of the stage does, record it with `piecework effects resolve`; else "
+        "leave `--value` out.",
+    ),
+    Code(
         "redrive.stage.unknown",
         PERMANENT,
         "The pipeline of the job has no such stage to run from.",

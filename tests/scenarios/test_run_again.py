@@ -114,6 +114,15 @@ async def test_an_edited_value_takes_the_place_of_the_stages_own(
     wrong = ("--from", "price", "--value", str(file), *of)
     refused = await piecework(*REDRIVE, *wrong, "--repeat-effects", *WHY)
     assert "error redrive.value.invalid" in refused.stderr
+    # The chunk died in the last stage, which has no value to take the place of.
+    before = [chunk.item for chunk in await scenario.chunks()]
+    unused = ("--from", "ship", "--value", str(file))
+    shown = await piecework(*REDRIVE, *unused, "--dry-run", "-o", "json")
+    assert {"redrive.value.unused": 1} == shown.document["refused"]
+    refused = await piecework(*REDRIVE, *unused, *WHY)
+    assert 2 == refused.exit_code
+    assert "error redrive.value.unused" in refused.stderr
+    assert before == [chunk.item for chunk in await scenario.chunks()]
     done = await piecework(*REDRIVE, *edited, *of, *WHY)
     assert 0 == done.exit_code, done.stderr
     assert ["shipped for receipt by hand"] == await results(scenario)

@@ -89,7 +89,8 @@ async def show_again(
     if wanted is None:
         return None
     found = await preview_run_again(rt, chunks, wanted)
-    if wanted.value is not None and found.again + found.as_usual > 1:
+    unused = found.refused["redrive.value.unused"]
+    if wanted.value is not None and found.again + unused > 1:
         message = "--value is the value of one chunk, and several match."
         raise UsageError(message, next_step="Select one: --job JOB --chunk N.")
     if not out.table:

@@ -230,18 +230,31 @@ def require_allowed(chunk: Chunk, plan: Plan, wanted: RunAgain) -> None:
         raise UsageError(message, code="redrive.effect.repeated")
 
 
+def require_taken(chunk: Chunk, wanted: RunAgain) -> None:
+    """Refuse a new value for a chunk without one: its stage would run as if not given.
+
+    Raises:
+        UsageError: `redrive.value.unused`.
+    """
+    if wanted.value is not None:
+        message = f"Chunk {chunk.ref} has not completed stage {wanted.stage!r}: "
+        message += "there is no value that the new one could take the place of."
+        raise UsageError(message, code="redrive.value.unused")
+
+
 async def restart_of(
     rt: Runtime, job: Job, chunk: Chunk, wanted: RunAgain, actor: str
 ) -> Restart | None:
     """Return from where a chunk runs again; None: where it would anyway.
 
     Raises:
-        UsageError: As `require_allowed` does.
+        UsageError: As `require_allowed` does; `redrive.value.unused`.
         PermanentError: `runtime.record.unreadable`: its completed stages.
     """
     work = await read_work(rt.table, chunk.ref, chunk)
     plan = make_plan(job, chunk, work, wanted)
     if plan is None:
+        require_taken(chunk, wanted)
         return None
     require_allowed(chunk, plan, wanted)
     kept = {row.stage: work.entries[row.stage] for row in plan.kept}
@@ -309,13 +322,14 @@ async def preview_run_again(
         read += 1
         work = await read_work(rt.table, chunk.ref, chunk)
         plan = make_plan(job, chunk, work, wanted)
-        if plan is None:
-            found.as_usual += 1
-            continue
-        found.again += 1
-        acts += plan.acts
         try:
-            require_allowed(chunk, plan, wanted)
+            if plan is None:
+                require_taken(chunk, wanted)
+                found.as_usual += 1
+            else:
+                found.again += 1
+                acts += plan.acts
+                require_allowed(chunk, plan, wanted)
         except UsageError as error:
             found.refused[error.code] += 1
     found.kinds = counted(acts)

@@ -26,8 +26,9 @@ from piecework.domain.refs import JobRef
 from piecework.errors import PermanentError, StageError, StoreError
 from piecework.resilience.budget import Budget, BudgetKey, Reply, Slice
 from piecework.resilience.limits import QUOTA_CODE
+from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import Diary, Log, caller
-from tests.unit.piecework.provider import Provider
+from tests.unit.piecework.provider import Provider, RefusedError
 from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
 from verification.flow.fleet import MemoryQuotas
@@ -309,6 +310,24 @@ async def test_a_call_that_is_cut_off_may_have_cost_its_estimate() -> None:
     # The next claim sends an effect again with its key: it happens once.
     assert worker.record.budget.spent == Amount(20)
     assert claim.whole.item == {"possibly_paid": {"model": [1, 10]}}
+
+
+@virtually
+async def test_an_attempt_whose_end_is_unknown_may_have_cost_its_estimate() -> None:
+    worker, claim = Worker(Record(), Cap(1_000)), ClaimUsage()
+    unknown = TimeoutError(), ConnectionResetError(), RefusedError(408)
+    told = RefusedError(503), ConnectionRefusedError()
+    made_by = caller(clock=worker.clock, budgets=worker.budgets)
+    made_by.attempts.usage = UsageReporter(claim.note)
+    often = replace(MODEL, usage=lambda _: Usage(7), retry=RetryPolicy(attempts=6))
+    provider = Provider(*unknown, *told)
+    assert await call_service(made_by, often, provider) == "answer"
+    await worker.budgets.fleet.close()
+    assert worker.record.budget.spent == Amount(3 * 10 + 7)
+    assert [(3, 30), (1, 7)] == [
+        (claim.whole.total(kind)["calls"], claim.whole.total(kind)["tokens_in"])
+        for kind in ("possibly_paid", "paid")
+    ]
 
 
 @virtually

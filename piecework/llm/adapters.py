@@ -19,7 +19,12 @@ from urllib.parse import urlsplit
 
 from piecework.errors.stop_reasons import error_in, stop_error
 from piecework.llm.mending import count_of
-from piecework.llm.request import ModelAnswer, ModelRequest, malformed_answer
+from piecework.llm.request import (
+    ModelAnswer,
+    ModelRequest,
+    malformed_answer,
+    merged,
+)
 from piecework.llm.schema import closed
 from piecework.llm.streams import StreamedChat, StreamedMessage, drain
 
@@ -94,6 +99,7 @@ def openai_chat(
             ),
             notes=tuple(notes),
             response_model=getattr(answer, "model", None) or "",
+            service_tier=part(answer, "service_tier") or "",
         )
         require_no_error(answer, found)
         try:
@@ -171,6 +177,7 @@ def anthropic_messages(
             cache_write_tokens_in=written,
             notes=tuple(notes),
             response_model=getattr(answer, "model", None) or "",
+            service_tier=part(usage, "service_tier") or "",
         )
         require_no_error(answer, found)
         try:
@@ -237,6 +244,7 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
             cached_tokens_in=read,
             cache_write_tokens_in=written,
             notes=tuple(notes),
+            service_tier=part(answer.get("serviceTier"), "type") or "",
         )
         # A guardrail or a filter may answer, and be paid, without a message.
         if not answer.get("output") and stop_error(found.stop_reason):
@@ -275,18 +283,6 @@ def temperature_of(request: ModelRequest) -> dict[str, float]:
     if request.temperature is None:
         return {}
     return {"temperature": request.temperature}
-
-
-def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body with further parameters; two objects of one name become one."""
-    found = dict(body)
-    for name, value in options.items():
-        ours = found.get(name)
-        if isinstance(ours, Mapping) and isinstance(value, Mapping):
-            found[name] = {**ours, **value}
-        else:
-            found[name] = value
-    return found
 
 
 def text_of(content: Any, tool: str = "") -> str:

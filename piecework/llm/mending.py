@@ -62,8 +62,9 @@ def mended(answer: ModelAnswer, *, typed: bool) -> ModelAnswer:
     if usd is not None and not (isinstance(usd, int | float) and 0 <= usd < inf):
         notes.append("usd is odd: the price of the model counts")
         changed["usd"] = None
-    said: Any = answer.response_model
-    changed["response_model"] = whole_text(said) if isinstance(said, str) else ""
+    for name in ("response_model", "service_tier"):
+        said: Any = getattr(answer, name)
+        changed[name] = whole_text(said) if isinstance(said, str) else ""
     changed["text"] = whole_text(answer.text)
     if changed["text"] != answer.text or (typed and has_half(answer.text)):
         notes.append("a half of a character is replaced")

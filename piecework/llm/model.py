@@ -21,11 +21,18 @@ from pydantic import BaseModel, ValidationError
 from piecework import telemetry
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+from piecework.domain.arguments import digest_of
 from piecework.domain.identity import declare_text, function_text, named_call, path_of
 from piecework.errors import StageError, UsageError
 from piecework.llm.mending import mended
 from piecework.llm.prices import Priced
-from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
+from piecework.llm.request import (
+    ModelAnswer,
+    ModelCaller,
+    ModelRequest,
+    Turn,
+    merged,
+)
 from piecework.llm.schema import (
     CLASSES_KEPT,
     invalid_answer,
@@ -41,6 +48,9 @@ M = TypeVar("M", bound=BaseModel)
 MAX_TOKENS: Final = 4_096
 #: Requests that repair an answer which does not fit, unless a stage says otherwise.
 REPAIRS: Final = 1
+#: The options that choose how fast a request is served, and for how much: the answer is
+#: the same, so they are no part of a key.
+TIER_OPTIONS: Final = frozenset({"service_tier", "serviceTier"})
 #: The failures after which another model is asked, once the retries are spent. The
 #: provider is overloaded or down, or the model cannot read or write as much. A refusal
 #: and an open breaker lead to the fallback of any dependency.
@@ -84,7 +94,8 @@ class Model:
         fallback: Sequence[Model] = (),
         max_tokens: int = MAX_TOKENS,
         repairs: int = REPAIRS,
-        **options: Any,
+        options: Mapping[str, Any] | None = None,
+        **declared: Any,
     ) -> None:
         """Declare a model.
 
@@ -99,15 +110,20 @@ class Model:
             max_tokens: Tokens of an answer, if `ask` sets no limit.
             repairs: How often an answer that does not fit is sent back with its errors,
                 if `ask` does not say; 0: never. Each repair is a paid request.
-            **options: Further arguments of `Dependency`, such as `limits`, `retry`,
+            options: Further parameters of each request to this model, as the provider's
+                method names them. Those of `ask` are added, and win. A part of keys,
+                except for the tier.
+            **declared: Further arguments of `Dependency`, such as `limits`, `retry`,
                 `timeout`, `breaker`, `cache_ttl_s`, `by`, `scope` and `version`.
 
         Raises:
-            UsageError: `pipeline.declaration.invalid`.
+            UsageError: `pipeline.declaration.invalid`; `pipeline.argument.indistinct`:
+                an option cannot be told from others, such as a client.
         """
         self.name, self.caller, self.price = name, caller, price
         self.model_id, self.max_tokens = model_id or name, max_tokens
         self.repairs = require_repairs(repairs)
+        self.options = dict(options or {})
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
         ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of}
@@ -115,15 +131,14 @@ class Model:
         ours |= {"provider": self.provider, "model": self.model_id}
         if price is not None:
             ours["estimate_usd"] = self.estimated_usd
-        options = {**ours, **options}
-        self._alone = Dependency(name, **options)
+        self._alone = Dependency(name, **{**ours, **declared})
         chain = [Fallback(each.dependency, each.complete) for each in self.fallback]
         self.dependency: Dependency = replace(
             self._alone, fallback=chain, fallback_codes=FALLBACK_CODES
         )
-        self._identity = json.dumps([self.provider, self.model_id])
-        declared = named_call(f"model {name}", version=self._identity)
-        self.complete: Callable[..., Awaitable[ModelAnswer]] = declared(self._send)
+        self._identity = json.dumps([self.provider, self.model_id, *self._said()])
+        named = named_call(f"model {name}", version=self._identity)
+        self.complete: Callable[..., Awaitable[ModelAnswer]] = named(self._send)
         self.complete.__name__ = name  # in events, errors and counts of tests
         self._first = DeclaredCall(self.dependency, self.complete)
         # The request of a repair quotes the answer that did not fit, and says why.
@@ -136,6 +151,11 @@ class Model:
         self.repair_call = functools.lru_cache(CLASSES_KEPT)(self._repair_call)
         self._noted: set[str] = set()
         self._by_name = {each.name: each for each in (self, *self.fallback)}
+
+    def _said(self) -> list[str]:
+        """Return the digest of the options that may change an answer; none: none."""
+        said = {k: v for k, v in self.options.items() if k not in TIER_OPTIONS}
+        return [digest_of((said,), {})] if said else []
 
     @overload
     async def ask(
@@ -194,7 +214,8 @@ class Model:
             max_tokens: The most tokens of the answer; None: the asked model's own.
             temperature: None: the provider's default.
             prompt_version: Another version asks again, although the texts are equal.
-            options: Further parameters, as the provider's method names them.
+            options: Further parameters of this model, as the provider's method names
+                them. A fallback is sent its own: `Model(options=…)`.
 
         Raises:
             SemanticError: `llm.output.truncated`: the answer is cut off;
@@ -214,6 +235,7 @@ class Model:
             max_tokens=max_tokens or self.max_tokens,
             temperature=temperature,
             options=dict(options or {}),
+            options_for=self.name if options else "",
             prompt_version=prompt_version,
             own_limit=not max_tokens,
             may_be_empty=may_be_empty,
@@ -253,6 +275,7 @@ class Model:
         request = replace(
             request,
             max_tokens=self.limit_of(request),
+            options=self.options_of(request),
             model=self.model_id,
             idempotency_key=idempotency_key,
         )
@@ -277,6 +300,11 @@ class Model:
         if (error := answer.failure(request)) is not None:
             raise self._paid(error, answer)
         return answer
+
+    def options_of(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the parameters of a request: this model's, then those of `ask`."""
+        is_ours = request.options_for in {"", self.name}
+        return merged(self.options, request.options if is_ours else {})
 
     def _wrong_caller(self, returned: str) -> UsageError:
         message = f"The caller of the model {self.name} returned a {returned}."

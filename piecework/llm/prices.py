@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
 from typing import Any, Final, Protocol
@@ -29,19 +29,23 @@ class Price:
     Attributes:
         cached_input: For tokens that were read from a cache; None: as `input`.
         cache_write: For tokens that were written to a cache; None: as `input`.
+        tiers: What an answer of another tier costs, as a factor of all these prices, by
+            the tier that the answer names: `{"flex": 0.5}`. Other tiers cost 1.
 
     Raises:
-        UsageError: `pipeline.declaration.invalid`: a price is negative.
+        UsageError: `pipeline.declaration.invalid`: a price or a factor is negative.
     """
 
     input: float
     output: float
     cached_input: float | None = None
     cache_write: float | None = None
+    tiers: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a negative price."""
-        prices = (self.input, self.output, self.cached_input, self.cache_write)
+        prices = [self.input, self.output, self.cached_input, self.cache_write]
+        prices += self.tiers.values()
         if any(each is not None and not each >= 0 for each in prices):
             message = f"{self} has a price below zero."
             raise UsageError(message, code="pipeline.declaration.invalid")
@@ -57,7 +61,7 @@ class Price:
             + write * written
             + answer.tokens_out * self.output
         )
-        return total / MILLION
+        return total * self.tiers.get(answer.service_tier, 1.0) / MILLION
 
 
 # ── the price list of the package genai-prices ────────────────────────────────
@@ -67,8 +71,9 @@ class Price:
 class ListPrice:
     """The price of a model in the price list of the package `genai-prices`.
 
-    The list has prices that depend on the number of tokens or on the date. An answer
-    has the price of the day on which it is counted.
+    The list has prices that depend on the number of tokens, on the tier that served the
+    request or on the date. An answer has the price of the day on which it is counted.
+    One of a tier that the list lacks has the model's usual price.
 
     Attributes:
         dated: The day of the newest change of a price in the installed list, also of a
@@ -90,7 +95,13 @@ class ListPrice:
             cache_write_tokens=answer.cache_write_tokens_in,
             output_tokens=answer.tokens_out,
         )
-        found = calc_price(usage, self.model_id, provider_id=self.provider or None)
+        tier = answer.service_tier
+        found = calc_price(
+            usage,
+            self.model_id,
+            provider_id=self.provider or None,
+            price_context={"service_tier": tier} if tier else None,
+        )
         return float(found.total_price)
 
     def __str__(self) -> str:

@@ -29,7 +29,10 @@ class ModelRequest:
             in keys.
         schema: The JSON schema of the answer; None: any text.
         schema_name: The name of the answer's type.
-        options: Further parameters, as the provider names them.
+        options: Further parameters, as the provider names them. A caller receives those
+            of its model and of `ask` together; keys have those of `ask`.
+        options_for: The name of the model that the options of `ask` are for; empty:
+            any. A fallback may have another provider, which would refuse them.
         prompt_version: The declared version of the prompt; its text counts anyway.
         own_limit: Whether `max_tokens` is the model's own: a fallback has another.
         may_be_empty: Whether an answer without any text is an answer.
@@ -47,6 +50,7 @@ class ModelRequest:
     idempotency_key: str = ""
     own_limit: bool = False
     may_be_empty: bool = False
+    options_for: str = ""
 
     @property
     def text(self) -> str:
@@ -69,6 +73,8 @@ class ModelAnswer:
         answered_by: The name of the `Model` that answered.
         response_model: The model that answered, as the provider names it; empty: it
             did not say.
+        service_tier: The tier that served the request, as the provider names it: it
+            decides the price. Empty: the provider did not say.
         notes: What was odd in the answer, and how it was read; no content is quoted.
     """
 
@@ -82,6 +88,7 @@ class ModelAnswer:
     answered_by: str = ""
     notes: tuple[str, ...] = ()
     response_model: str = ""
+    service_tier: str = ""
 
     def failure(self, request: ModelRequest) -> StageError | None:
         """Return the error of an answer that cannot be used; None: it is finished.
@@ -108,3 +115,15 @@ def malformed_answer(name: str, error: Exception, found: ModelAnswer) -> Transie
     """Return the error of an answer without a message; `found`: its tokens."""
     message = f"The answer of {name} has no message ({type(error).__name__})."
     return TransientError(message, code="llm.http.malformed_body", answer=found)
+
+
+def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with further ones; two objects of one name become one."""
+    found = dict(body)
+    for name, value in options.items():
+        ours = found.get(name)
+        if isinstance(ours, Mapping) and isinstance(value, Mapping):
+            found[name] = {**ours, **value}
+        else:
+            found[name] = value
+    return found

@@ -35,7 +35,7 @@ class StreamedChat:
     def __init__(self) -> None:
         self.usage: Any = None
         self.error: Any = None
-        self.model = ""
+        self.model = self.service_tier = ""
         self._parts: list[Any] = []
         self._refusal = ""
         self._reason: Any = None
@@ -45,6 +45,7 @@ class StreamedChat:
         self.usage = getattr(chunk, "usage", None) or self.usage
         self.error = getattr(chunk, "error", None) or self.error
         self.model = getattr(chunk, "model", None) or self.model
+        self.service_tier = getattr(chunk, "service_tier", None) or self.service_tier
         for choice in getattr(chunk, "choices", None) or ():
             if getattr(choice, "index", 0):
                 continue  # further answers to the same request

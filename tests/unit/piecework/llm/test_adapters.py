@@ -75,6 +75,7 @@ OPENAI = objects(
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "model": "large-2026-11",
+        "service_tier": "flex",
         "choices": [
             {
                 "index": 0,
@@ -105,6 +106,7 @@ ANTHROPIC = {
         "cache_read_input_tokens": 64,
         "cache_creation_input_tokens": 16,
         "output_tokens": 7,
+        "service_tier": "standard",
     },
 }
 BEDROCK = {
@@ -117,6 +119,7 @@ BEDROCK = {
         }
     },
     "stopReason": "tool_use",
+    "serviceTier": {"type": "flex"},
     "usage": {
         "inputTokens": 20,
         "cacheReadInputTokens": 64,
@@ -197,7 +200,7 @@ async def test_openai_chat_sends_and_reads_chat_completions() -> None:
     assert client.retries == [0]
     assert adapter.provider == "openai"
     assert (answer.text, answer.stop_reason) == ("{}", "stop")
-    assert answer.response_model == "large-2026-11"
+    assert (answer.response_model, answer.service_tier) == ("large-2026-11", "flex")
     assert (answer.tokens_in, answer.cached_tokens_in, answer.tokens_out) == (
         100,
         64,
@@ -240,7 +243,7 @@ async def test_anthropic_messages_sends_and_reads_messages() -> None:
     ]
     assert client.retries == [0]
     assert (answer.text, answer.stop_reason) == ("{}", "end_turn")
-    assert answer.response_model == "large-2026-11"
+    assert (answer.response_model, answer.service_tier) == ("large-2026-11", "standard")
     assert (answer.tokens_in, answer.cached_tokens_in) == (100, 64)
     assert (answer.cache_write_tokens_in, answer.tokens_out) == (16, 7)
 
@@ -278,6 +281,7 @@ async def test_bedrock_converse_sends_and_reads_converse() -> None:
         }
     ]
     assert (answer.text, answer.stop_reason) == ('{"lines": []}', "tool_use")
+    assert answer.service_tier == "flex"
     assert (answer.tokens_in, answer.cached_tokens_in) == (100, 64)
     assert (answer.cache_write_tokens_in, answer.tokens_out) == (16, 7)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -261,6 +262,43 @@ async def test_a_fallback_is_asked_and_its_answer_is_remembered(
     assert model.usage_of(ModelAnswer("", answered_by="large")).model == "large"
 
 
+async def test_a_fallback_has_its_own_options_and_its_own_price() -> None:
+    busy = TransientError("no room", code="llm.http.429_rate_limited")
+    flex = replace(BAD, service_tier="flex")
+    small, large = Provider(busy), Provider(flex, GOOD)
+    price = Price(input=1.0, output=10.0, tiers={"flex": 0.5})
+    model = Model(
+        "small",
+        small,
+        price=Price(input=100.0, output=100.0),
+        options={"service_tier": "flex", "extra_body": {"top_k": 1}},
+        fallback=[Model("large", large, price=price, options={"seed": 3})],
+    )
+    pipeline = asking(model, options={"top_p": 0.5, "extra_body": {"a": 2}})
+    run = await run_in_memory(pipeline, [DOC])
+
+    assert run.results == {0: 3}
+    extra = {"extra_body": {"top_k": 1, "a": 2}}
+    assert [each.options for each in small.requests] == [
+        {"service_tier": "flex", "top_p": 0.5, **extra}
+    ] * 4
+    # The request and its repair, which the fallback gets, too.
+    assert [each.options for each in large.requests] == [{"seed": 3}] * 2
+    # The tier that the answer names decides, whichever was asked for.
+    assert [each.usd for _, each in run.paid] == [0.001, 0.002]
+
+
+async def test_a_tier_is_no_part_of_the_key() -> None:
+    async def key(**options: Any) -> str:
+        provider = Provider(GOOD)
+        await run_in_memory(asking(Model("mini", provider, options=options)), [DOC])
+        return provider.requests[0].idempotency_key
+
+    flex = await key(service_tier="flex")
+    assert flex == await key() == await key(serviceTier={"type": "flex"})
+    assert flex != await key(seed=1)
+
+
 async def test_an_error_of_the_request_has_no_fallback() -> None:
     small = Provider(PermanentError("no", code="llm.http.400_bad_request"))
     large = Provider(GOOD)
@@ -279,6 +317,7 @@ Change = Callable[[], Model]
     [
         ({"model_id": "other"}, {}),
         ({"provider": "other"}, {}),
+        ({"options": {"top_p": 0.5}}, {}),
         ({}, {"system": "Read well."}),
         ({}, {"prompt_version": "2"}),
         ({}, {"temperature": 0.5}),
@@ -288,13 +327,18 @@ Change = Callable[[], Model]
     ],
 )
 async def test_the_key_covers_all_that_can_change_the_answer(
-    names: dict[str, str], parameters: dict[str, Any]
+    names: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
     provider = Provider(GOOD)
     other = Provider(GOOD)
     other.provider = names.get("provider", "fake")
     first = Model("mini", provider, model_id="id")
-    second = Model("mini", other, model_id=names.get("model_id", "id"))
+    second = Model(
+        "mini",
+        other,
+        model_id=names.get("model_id", "id"),
+        options=names.get("options"),
+    )
     usual = {"system": "Read.", "text": "a", "returns": Invoice}
 
     @pipeline
@@ -328,8 +372,11 @@ def test_a_wrong_declaration_is_refused() -> None:
     inner = Model("b", Provider(GOOD), fallback=[Model("c", Provider(GOOD))])
     with pytest.raises(UsageError, match="has fallbacks of its own"):
         Model("a", Provider(GOOD), fallback=[inner])
-    with pytest.raises(UsageError, match="below zero"):
-        Price(input=-1, output=1)
+    for wrong in ({"input": -1}, {"tiers": {"flex": -0.5}}):
+        with pytest.raises(UsageError, match="below zero"):
+            Price(**{"input": 1, "output": 1, **wrong})
+    with pytest.raises(UsageError, match="cannot identify a call"):
+        Model("a", Provider(GOOD), options={"http_client": object()})
 
 
 async def test_only_a_pydantic_model_is_an_answer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import date
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ async def never(_: Any) -> str:
         (Price(input=2.0, output=10.0, cached_input=0.5), 2.4),
         (Price(input=2.0, output=10.0, cached_input=0.5, cache_write=2.5), 2.45),
         (Price(input=0.0, output=0.0), 0.0),
+        (Price(input=2.0, output=10.0, tiers={"flex": 0.5}), 3.0),
         (None, None),
     ],
 )
@@ -43,6 +45,16 @@ def test_a_price_counts_the_tokens_of_the_cache(
     assert usage.usd == pytest.approx(usd)
     assert (usage.tokens_in, usage.tokens_out) == (1_000_000, 100_000)
     assert usage.model == "mini-1"
+
+
+def test_the_tier_of_the_answer_decides_the_price() -> None:
+    price = Price(input=2.0, output=10.0, tiers={"flex": 0.5, "priority": 1.8})
+
+    usd = [
+        price.usd(replace(ANSWER, service_tier=tier))
+        for tier in ("flex", "priority", "default", "")
+    ]
+    assert usd == pytest.approx([1.5, 5.4, 3.0, 3.0])
 
 
 def test_a_price_of_the_provider_counts_before_ours() -> None:
@@ -78,8 +90,8 @@ def test_a_listed_price_is_computed_by_the_list_and_has_its_date(
 ) -> None:
     asked: list[Any] = []
 
-    def calc_price(usage: Any, model: str, *, provider_id: str | None) -> Any:
-        asked.append((usage, model, provider_id))
+    def calc_price(usage: Any, model: str, **context: Any) -> Any:
+        asked.append((usage, model, *context.values()))
         return SimpleNamespace(total_price=0.5)
 
     package, data = ModuleType("genai_prices"), ModuleType("genai_prices.data_snapshot")
@@ -97,7 +109,11 @@ def test_a_listed_price_is_computed_by_the_list_and_has_its_date(
         "cache_write_tokens": 100_000,
         "output_tokens": 100_000,
     }
-    assert asked == [(amounts, "mini", "openai")]
+    assert price.usd(replace(ANSWER, service_tier="flex")) == 0.5
+    assert asked == [
+        (amounts, "mini", "openai", None),
+        (amounts, "mini", "openai", {"service_tier": "flex"}),
+    ]
     assert str(price) == "mini: genai-prices 0.2.3, changes up to 2026-05-01"
     with pytest.raises(UsageError, match="no price of 'large'"):
         list_price("large")

@@ -98,6 +98,7 @@ def run(
     budget_usd: float | str | None = None,
     budget_tokens: int | str | None = None,
     invalid: str = "refuse",
+    lane: str = "",
 ) -> Run[R]: ...
 @overload
 def run(
@@ -111,6 +112,7 @@ def run(
     budget_usd: float | str | None = None,
     budget_tokens: int | str | None = None,
     invalid: str = "refuse",
+    lane: str = "",
 ) -> Run[Any]: ...
 def run(  # noqa: PLR0913 -- options of a run
     pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
@@ -123,6 +125,7 @@ def run(  # noqa: PLR0913 -- options of a run
     budget_usd: float | str | None = None,
     budget_tokens: int | str | None = None,
     invalid: str = "refuse",
+    lane: str = "",
 ) -> Run[Any]:
     """Run a pipeline over rows in this process, without AWS; return the run.
 
@@ -141,6 +144,7 @@ def run(  # noqa: PLR0913 -- options of a run
             ends, and the rows that are left have failed as CANCELLED.
         budget_tokens: The same for tokens.
         invalid: As in `Client.submit`.
+        lane: As in `Client.submit`.
 
     Raises:
         UsageError: When the run begins, as `Client.submit`; `run.input.changed`: the
@@ -153,6 +157,7 @@ def run(  # noqa: PLR0913 -- options of a run
         "budget_usd": budget_usd,
         "budget_tokens": budget_tokens,
         "invalid": invalid,
+        "lane": lane,
     }
     return run_rows(
         pipeline,

@@ -28,6 +28,7 @@ from piecework.idempotency.strategies import (
     TimeWindow,
 )
 from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.lanes import DIRECT, Lane
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
 
@@ -135,6 +136,8 @@ class Dependency:
             makes its own calls.
         record_calls: Which of its calls are kept with their arguments, for people:
             `failed`, `all` or `none`. None: as the setting `record_calls` says.
+        lane: For a model, whose pure calls can wait: the cheaper tier that its requests
+            ask for, and for how long. `Model(lane=…)` sets it.
         scope: For `by`: the user and the task, or a function that receives the
             arguments by name and returns that text. Equal scopes share their answers.
 
@@ -165,6 +168,7 @@ class Dependency:
     by: Strategy | None = None
     scope: str | Callable[..., str] = ""
     record_calls: Literal["failed", "all", "none"] | None = None
+    lane: Lane = DIRECT
 
     def __post_init__(self) -> None:
         """Refuse a declaration that contradicts itself."""
@@ -183,6 +187,7 @@ class Dependency:
             *function_errors(self),
             *limit_errors(self),
             *record_errors(self),
+            *lane_errors(self),
         ]
         for error in errors:
             message = f"Dependency {self.name!r}: {error}."
@@ -236,6 +241,11 @@ class Dependency:
             return self.timeout
         return MODEL_TIMEOUT_S if self.layer == "llm" else TOOL_TIMEOUT_S
 
+    @property
+    def longest_s(self) -> float:
+        """Seconds that a single attempt may take in any lane."""
+        return max(self.timeout_s, self.lane.timeout)
+
     def may_have_forgotten(self, seconds: float) -> bool:
         """Return whether the provider may not know a key of that age any more."""
         return self.key_ttl_s is not None and seconds >= self.key_ttl_s
@@ -259,6 +269,19 @@ class Calls(Protocol):
 CURRENT: ContextVar[Calls | None] = ContextVar("CURRENT", default=None)
 #: The tool of an agent that is a pure call and runs now; empty: none runs.
 INSIDE: ContextVar[str] = ContextVar("INSIDE", default="")
+
+#: The lane of the attempt that runs now; None: no call of a chunk runs.
+TAKEN: ContextVar[Lane | None] = ContextVar("TAKEN", default=None)
+
+
+@contextmanager
+def taking(lane: Lane) -> Iterator[None]:
+    """Let the called function know the lane of its attempt."""
+    token = TAKEN.set(lane)
+    try:
+        yield
+    finally:
+        TAKEN.reset(token)
 
 
 @contextmanager
@@ -508,6 +531,14 @@ def record_errors(dependency: Dependency) -> Iterator[str]:
     given = dependency.record_calls
     if given is not None and given not in RECORDS:
         yield f"record_calls is {given!r}; write {', '.join(RECORDS)} or None"
+
+
+def lane_errors(dependency: Dependency) -> Iterator[str]:
+    """Yield the error of a lane whose calls must not wait, or be repeated."""
+    if not isinstance(dependency.lane, Lane):
+        yield f"lane is {dependency.lane!r}; write Lane.direct() or Lane.flex()"
+    elif dependency.lane.tier and dependency.effect is not Effect.PURE:
+        yield f"a lane and Effect.{dependency.effect.name} exclude each other"
 
 
 def function_errors(dependency: Dependency) -> list[str]:

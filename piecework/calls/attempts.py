@@ -27,7 +27,7 @@ from piecework.calls.in_flight import CallPacer, InFlight, may_still_execute
 from piecework.calls.invoke import as_failure
 from piecework.calls.recorder import CallRecorder
 from piecework.calls.usage import UsageReporter
-from piecework.dependency import Usage, key_argument, outside_chunk
+from piecework.dependency import Usage, key_argument, outside_chunk, taking
 from piecework.domain.budget import Amount
 from piecework.domain.effect import Effect
 from piecework.errors import PermanentError, PieceworkError, TransientError
@@ -199,6 +199,7 @@ class Attempts:
         """
         call, dependency = attempts.call, attempts.call.dependency
         bound, key = lookup or call.copied(), attempts.sent_key
+        gate = self.admission.gate
         execution = plain_execution if lookup else self.execution
         self.check_lease()  # an interrupted stage that still calls waits for nothing
         try:
@@ -215,9 +216,9 @@ class Attempts:
                 attempts.begin(asyncio.get_running_loop().time())
                 self.recorder.note_sent(call)
             try:
-                async with asyncio.timeout(dependency.timeout_s), execution(call, key):
+                async with asyncio.timeout(call.timeout_s), execution(call, key):
                     self.check_lease()
-                    with outside_chunk():
+                    with outside_chunk(), taking(call.lane), gate.in_lane(call.lane):
                         if attempts.turn is not None:
                             attempts.turn.note_sent()
                         answer = await bound(**key_argument(bound.func, key))

@@ -21,6 +21,7 @@ from piecework.errors import UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
 from piecework.idempotency.record import OperationRef
+from piecework.resilience.lanes import DIRECT, Lane
 from piecework.resilience.retry import not_executed, not_sent
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class Call:
         operation: The place of the operation that several chunks share; None: the call
             is this chunk's own.
         after: The answers that the claim had paid for when the stage requested it.
+        lane: The lane that its attempts take now; no part of the key.
     """
 
     key: str
@@ -183,6 +185,12 @@ class Call:
     digest: str
     operation: OperationRef | None = None
     after: int = 0
+    lane: Lane = DIRECT
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that a single attempt may take in its lane."""
+        return self.lane.timeout or self.dependency.timeout_s
 
     def sent_key(self, gen: int) -> str:
         """Return the idempotency key that the provider sees in a generation.

@@ -72,7 +72,8 @@ from piecework.domain.question import Ask, QuestionState
 from piecework.domain.result_types import result_schema, result_type
 from piecework.domain.unstable_key import UnstableKey
 from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
-from piecework.errors.classify import classify
+from piecework.errors.classify import classify, mark
+from piecework.resilience.lanes import NO_ROOM_CODE
 from piecework.resilience.retry import Answered, Failed
 
 R = TypeVar("R")
@@ -104,6 +105,7 @@ class Caller:
             That is not an answer of the dependency.
         drains_effects: Whether an effect is completed although its stage is cut off.
             The stage is about to be compensated, and no effect may happen after that.
+        goes_direct: Whether no call of the job waits for room in a cheap lane.
     """
 
     journal: Journal
@@ -112,6 +114,7 @@ class Caller:
     attempts: Attempts
     equal_calls: EqualCalls
     drains_effects: Callable[[], bool] = lambda: False
+    goes_direct: bool = False
     stop_reason: (
         ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
     ) = None
@@ -188,7 +191,7 @@ class Caller:
                         end = Answered(stored)
                     else:
                         self.earlier.note_made(call)
-                        end = await self._made(call, self.gen)
+                        end = await self._in_lane(call)
                         await self._store(call, end)
             self._note_end(end)
             result.set_result(end)
@@ -436,6 +439,33 @@ class Caller:
                 function=found.function,
                 arguments=found.arguments,
             )
+
+    async def _in_lane(self, call: Call) -> Answered[str] | Failed:
+        """Make a pure call in the lane of its dependency, or direct.
+
+        Without room the chunk waits. The journal keeps since when, so that a later
+        claim goes direct on time; a redrive waits anew.
+        """
+        lane, name, now = call.dependency.lane, call.dependency.name, self.clock()
+        if not lane.tier or self.goes_direct:
+            return await self._made(call, self.gen)
+        key = f"{call.key}.room.{self.gen}"
+        stored = self.journal.recall(key)
+        since = None if stored is None else float(stored)
+        taken = lane.at(since, now)
+        if since is not None and not taken.tier:
+            log, waited_s = self.attempts.log, round(now - since)
+            telemetry.emit(log, "call.lane_left", dependency=name, waited_s=waited_s)
+        end = await self._made(replace(call, lane=taken), self.gen)
+        if not isinstance(end, Failed) or end.envelope.code != NO_ROOM_CODE:
+            return end
+        if since is None:
+            since = now
+            await self.journal.record(key, repr(since))
+        wait_s = lane.wait_s(since, self.clock(), end.envelope.retry_after)
+        envelope = end.envelope.model_copy(update={"retry_after": wait_s})
+        mark(end.error, envelope)
+        return replace(end, envelope=envelope)
 
     def _made(
         self, call: Call, gen: int, ledger: Ledger | None = None

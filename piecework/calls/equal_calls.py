@@ -158,7 +158,7 @@ class EqualCalls:
         """Return the request to begin a call; its lease covers retries and waits."""
         dependency = call.dependency
         policy = dependency.retry
-        longest = policy.attempts * dependency.timeout_s + policy.retry_time
+        longest = policy.attempts * dependency.longest_s + policy.retry_time
         token = keys.provider_key(call.key, gen)
         ttl_s = dependency.by.ttl_s if dependency.by else 0.0
         return BeginRequest(ref, token, max(longest, self.claim_s), ttl_s)

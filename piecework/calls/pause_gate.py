@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from piecework.resilience.lanes import Lane
+
 
 @dataclass(slots=True)
 class PauseGate:
@@ -32,6 +34,7 @@ class PauseGate:
     _requested: int = 0
     _waiting: int = 0
     _held: int = 0
+    _slow: int = 0
     _at_boundary: bool = False
     _opened: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -71,6 +74,21 @@ class PauseGate:
             yield
         finally:
             self._waiting -= 1
+
+    @contextmanager
+    def in_lane(self, lane: Lane) -> Iterator[None]:
+        """Count an attempt in flight whose provider is slow on purpose."""
+        slow = bool(lane.tier)
+        self._slow += slow
+        try:
+            yield
+        finally:
+            self._slow -= slow
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether an attempt is in flight that only its own timeout limits."""
+        return self._slow > 0
 
     @property
     def requested(self) -> int:

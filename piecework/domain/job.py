@@ -121,6 +121,9 @@ class Job:
     budget_nano_usd = OptionalNumber(
         "The billionths of a dollar that its calls may spend, by its submit."
     )
+    lane = OptionalText(
+        "`direct`: no call of it waits for a cheaper tier; empty: as models declare."
+    )
     deadline_at = OptionalText(
         "The time at which it is cancelled and compensated unless it has ended; empty: "
         "none."

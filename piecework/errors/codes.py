@@ -293,6 +293,21 @@ ROWS: Final = (
         "Split the input into smaller chunks and submit it again.",
     ),
     Code(
+        "llm.lane.no_room",
+        TRANSIENT,
+        "The provider has no room in its cheap tier, and refused the request unread.",
+        "Wait: the chunk is deferred without spending an attempt, and its call goes "
+        "direct after `Lane.flex(within=…)`. `piecework submit --lane direct` does not "
+        "wait.",
+    ),
+    Code(
+        "llm.lane.unsupported",
+        PERMANENT,
+        "The provider does not serve this model in the tier of its lane.",
+        "Declare `Model(…, lane=Lane.direct())`, or a model that has the tier, deploy "
+        f"the workers, then run {REDRIVE}.",
+    ),
+    Code(
         "llm.model.failed",
         TRANSIENT,
         "The model failed while it processed the request.",

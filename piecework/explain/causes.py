@@ -29,6 +29,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     chunk_causes.dependencies_paused,
     chunk_causes.breakers_open,
     chunk_causes.limits_reached,
+    chunk_causes.lanes_full,
     chunk_causes.equal_calls,
     chunk_causes.tenant_capped,
     chunk_causes.retries_waiting,

@@ -113,6 +113,14 @@ def limits_reached(view: View) -> Iterator[Finding]:
         yield found if shown else replace(found, command="piecework limits list")
 
 
+def lanes_full(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for room in the cheap lane of a model, by model."""
+    for name, chunks in by_blocker(view, WaitReason.ROOM).items():
+        message = f"The cheap lane of {name} has no room now."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("lane.full", message, chunks, until=until, dependency=name)
+
+
 def slowed_by_refusals(view: View) -> str:
     """Return the only dependency whose refusals slow the fleet; empty: not the only."""
     quotas, now = view.at.fleet.quotas if view.at.fleet else {}, view.at.now * MICROS

@@ -213,6 +213,15 @@ FINDINGS: Final = {
             "piecework limits set {dependency} --requests-per-minute N",
         ),
         Kind(
+            "lane.full",
+            Rank.PASSES,
+            "Chunks wait for room in the cheap lane of a model. Each goes direct once "
+            "it has waited as long as the lane declares.",
+            "Wait, or submit such a job with --lane direct: it pays the full price.",
+            WAITING,
+            intended=True,
+        ),
+        Kind(
             "call.in_progress",
             Rank.PASSES,
             "Chunks wait for the end of an equal call that another chunk makes.",

@@ -12,6 +12,7 @@ from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import ANSWER, OTHER_WORKERS, PAUSE, STORE, TIMER, WORKER
 from piecework.domain.states import ChunkStatus
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
+from piecework.resilience.lanes import NO_ROOM_CODE
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 from piecework.resilience.retry import EARLY_CODE, IN_PROGRESS_CODE
 
@@ -23,6 +24,8 @@ class WaitReason(StrEnum):
     BREAKER = "breaker"
     #: The limits of a dependency allow no more calls.
     QUOTA = "quota"
+    #: The cheap lane of a model has no room.
+    ROOM = "room"
     #: A dependency refused calls with a 429 or a throttle.
     RATE_LIMIT = "rate_limit"
     #: An equal call of another chunk is in progress.
@@ -60,6 +63,7 @@ BY_BLOCKER: Final = {
 BY_CODE: Final = {
     OPEN_CODE: WaitReason.BREAKER,
     QUOTA_CODE: WaitReason.QUOTA,
+    NO_ROOM_CODE: WaitReason.ROOM,
     DEPENDENCY_PAUSED_CODE: WaitReason.PAUSED,
     IN_PROGRESS_CODE: WaitReason.EQUAL_CALL,
     EARLY_CODE: WaitReason.EQUAL_CALL,

@@ -14,8 +14,10 @@ from piecework.llm.adapters import (
 from piecework.llm.model import Model
 from piecework.llm.prices import ListPrice, Price, list_price
 from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
+from piecework.resilience.lanes import Lane
 
 __all__ = [
+    "Lane",
     "ListPrice",
     "Model",
     "ModelAnswer",

@@ -41,10 +41,12 @@ class Adapter:
 
     Attributes:
         provider: Part of the key of each call; two providers may use the same id.
+        lanes: The tiers that it can ask for.
     """
 
     provider: str
     send: Callable[[ModelRequest], Awaitable[ModelAnswer]]
+    lanes: frozenset[str] = frozenset()
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Send a request."""
@@ -79,6 +81,7 @@ def openai_chat(
             limit: request.max_tokens,
             **temperature_of(request),
             **openai_format(request),
+            **openai_lane(request),
         }
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -112,7 +115,14 @@ def openai_chat(
             raise malformed_answer(name, error, found) from error
         return replace(found, text=text, stop_reason=stopped or "")
 
-    return Adapter(name, send)
+    return Adapter(name, send, frozenset({"flex"}))
+
+
+def openai_lane(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameters of a lane; the client waits for its slow answers."""
+    if not request.lane:
+        return {}
+    return {"service_tier": request.lane, "timeout": request.timeout}
 
 
 def openai_format(request: ModelRequest) -> dict[str, Any]:
@@ -214,7 +224,8 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
     Args:
         client: A client `bedrock-runtime` of `piecework.aws.session`, aioboto3 or
             boto3, or an async function that returns it. Configure it with
-            `retries={"total_max_attempts": 1}`.
+            `retries={"total_max_attempts": 1}`, and with a `read_timeout` as long as
+            that of the model or its lane.
         provider: The name of the provider.
     """
 
@@ -230,6 +241,7 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
             **({"system": [{"text": request.system}]} if request.system else {}),
             **bedrock_format(request),
             **bedrock_metadata(request),
+            **({"serviceTier": {"type": request.lane}} if request.lane else {}),
         }
         opened = await open_client(client)
         answer = await invoke(opened.converse, merged(body, request.options))
@@ -256,7 +268,7 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
             raise malformed_answer(provider, error, found) from error
         return replace(found, text=text)
 
-    return Adapter(provider, send)
+    return Adapter(provider, send, frozenset({"flex"}))
 
 
 def bedrock_format(request: ModelRequest) -> dict[str, Any]:

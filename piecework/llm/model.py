@@ -20,10 +20,17 @@ from pydantic import BaseModel, ValidationError
 
 from piecework import telemetry
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
-from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+from piecework.dependency import TAKEN, DeclaredCall, Dependency, Fallback, Usage
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import declare_text, function_text, named_call, path_of
 from piecework.errors import StageError, UsageError
+from piecework.llm.lanes import (
+    TIER_OPTIONS,
+    billed_name,
+    refusal,
+    require_lane,
+    tier_notes,
+)
 from piecework.llm.mending import mended
 from piecework.llm.prices import Priced
 from piecework.llm.request import (
@@ -40,6 +47,7 @@ from piecework.llm.schema import (
     repair_text,
     schema_of,
 )
+from piecework.resilience.lanes import DIRECT, Lane
 from piecework.telemetry.emit import quiet_log
 
 M = TypeVar("M", bound=BaseModel)
@@ -48,9 +56,6 @@ M = TypeVar("M", bound=BaseModel)
 MAX_TOKENS: Final = 4_096
 #: Requests that repair an answer which does not fit, unless a stage says otherwise.
 REPAIRS: Final = 1
-#: The options that choose how fast a request is served, and for how much: the answer is
-#: the same, so they are no part of a key.
-TIER_OPTIONS: Final = frozenset({"service_tier", "serviceTier"})
 #: The failures after which another model is asked, once the retries are spent. The
 #: provider is overloaded or down, or the model cannot read or write as much. A refusal
 #: and an open breaker lead to the fallback of any dependency.
@@ -84,7 +89,7 @@ class Model:
         provider, model_id: Part of the key of each call: another model is asked again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- arguments of a declaration, most of them optional
         self,
         name: str,
         caller: ModelCaller,
@@ -95,6 +100,7 @@ class Model:
         max_tokens: int = MAX_TOKENS,
         repairs: int = REPAIRS,
         options: Mapping[str, Any] | None = None,
+        lane: Lane = DIRECT,
         **declared: Any,
     ) -> None:
         """Declare a model.
@@ -113,6 +119,8 @@ class Model:
             options: Further parameters of each request to this model, as the provider's
                 method names them. Those of `ask` are added, and win. A part of keys,
                 except for the tier.
+            lane: How its requests are served: `Lane.direct()`, or `Lane.flex()`, later
+                and for less. No part of keys: the answer is the same.
             **declared: Further arguments of `Dependency`, such as `limits`, `retry`,
                 `timeout`, `breaker`, `cache_ttl_s`, `by`, `scope` and `version`.
 
@@ -123,10 +131,11 @@ class Model:
         self.name, self.caller, self.price = name, caller, price
         self.model_id, self.max_tokens = model_id or name, max_tokens
         self.repairs = require_repairs(repairs)
-        self.options = dict(options or {})
+        self.options, self.lane = dict(options or {}), lane
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
-        ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of}
+        require_lane(self, lane)
+        ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of, "lane": lane}
         ours["estimate"] = self.estimated_tokens
         ours |= {"provider": self.provider, "model": self.model_id}
         if price is not None:
@@ -272,12 +281,16 @@ class Model:
         self, request: ModelRequest, *, idempotency_key: str = ""
     ) -> ModelAnswer:
         """Send a request; raise the error of an answer that is not complete."""
+        taken = TAKEN.get()
+        lane = self.lane if taken is None else taken
         request = replace(
             request,
             max_tokens=self.limit_of(request),
             options=self.options_of(request),
             model=self.model_id,
             idempotency_key=idempotency_key,
+            lane=lane.tier,
+            timeout=lane.timeout or None,
         )
         try:
             said: Any = await self.caller(request)
@@ -286,12 +299,18 @@ class Model:
             if isinstance(found, ModelAnswer) and (found.tokens_in or found.tokens_out):
                 self._paid(failed, found)
             raise
+        except Exception as error:
+            refused = refusal(error, self, lane) if lane.tier else None
+            if refused is None:
+                raise
+            raise refused from error
         answer = ModelAnswer(said) if isinstance(said, str) else said
         text = getattr(answer, "text", None)
         if not isinstance(answer, ModelAnswer) or not isinstance(text, str):
             raise self._wrong_caller(type(said).__name__)
         is_typed = request.schema is not None
         answer = replace(mended(answer, typed=is_typed), answered_by=self.name)
+        answer = replace(answer, notes=answer.notes + tier_notes(answer, lane))
         for note in {*answer.notes} - self._noted:
             self._noted.add(note)
             telemetry.emit(
@@ -364,7 +383,7 @@ class Model:
             answer.tokens_in,
             answer.tokens_out,
             usd,
-            self.model_id,
+            billed_name(self.model_id, answer),
             answer.response_model,
             answer.stop_reason,
             answer.cached_tokens_in,

@@ -50,6 +50,10 @@ class Price:
             message = f"{self} has a price below zero."
             raise UsageError(message, code="pipeline.declaration.invalid")
 
+    def has_tier(self, tier: str) -> bool:
+        """Return whether it says what that tier costs."""
+        return tier in self.tiers or not (self.input or self.output)
+
     def usd(self, answer: ModelAnswer) -> float:
         """Return the price of an answer in dollars."""
         cached = self.input if self.cached_input is None else self.cached_input
@@ -78,12 +82,18 @@ class ListPrice:
     Attributes:
         dated: The day of the newest change of a price in the installed list, also of a
             planned one. The list has no other date.
+        tiers: The tiers of which the list has a price.
     """
 
     model_id: str
     provider: str
     source: str
     dated: date
+    tiers: frozenset[str] = frozenset()
+
+    def has_tier(self, tier: str) -> bool:
+        """Return whether the list says what that tier costs."""
+        return tier in self.tiers
 
     def usd(self, answer: ModelAnswer) -> float:
         """Return the price of an answer in dollars."""
@@ -126,7 +136,7 @@ def list_price(model_id: str, provider: str = "") -> ListPrice:
     snapshot = data_snapshot.get_snapshot()
     source = f"genai-prices {version('genai-prices')}"
     try:
-        snapshot.find_provider_model(model_id, None, provider or None, None)
+        _, found = snapshot.find_provider_model(model_id, None, provider or None, None)
     except LookupError as error:
         raise UsageError(
             f"{source} has no price of {model_id!r}.",
@@ -134,7 +144,8 @@ def list_price(model_id: str, provider: str = "") -> ListPrice:
             next_step="Declare your own: Model(…, price=Price(input=…, output=…)).",
         ) from error
     newest = max(_changes(snapshot.providers))
-    return ListPrice(model_id, provider, source, newest)
+    tiers = {each.when.get("service_tier") for each in found.price_variants or ()}
+    return ListPrice(model_id, provider, source, newest, frozenset(tiers - {None}))
 
 
 def _changes(providers: Any) -> Iterator[date]:

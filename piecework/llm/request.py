@@ -36,6 +36,10 @@ class ModelRequest:
         prompt_version: The declared version of the prompt; its text counts anyway.
         own_limit: Whether `max_tokens` is the model's own: a fallback has another.
         may_be_empty: Whether an answer without any text is an answer.
+        lane: The tier to ask the provider for, such as `flex`; empty: none, and empty
+            in keys: the answer is the same.
+        timeout: Seconds that the client may wait in such a lane; None: its own. None in
+            keys.
     """
 
     system: str
@@ -51,6 +55,8 @@ class ModelRequest:
     own_limit: bool = False
     may_be_empty: bool = False
     options_for: str = ""
+    lane: str = ""
+    timeout: float | None = None
 
     @property
     def text(self) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from piecework.errors import TransientError, UsageError
 from piecework.errors.codes import ErrorClass
+from piecework.resilience.lanes import NO_ROOM_CODE
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -145,11 +146,13 @@ class CircuitBreaker:
 
         A refusal of the request (a 4xx, a rule, wrong content) is not counted among
         the calls. But a dependency that refuses a request is reachable. So is one that
-        answers with a rate limit or a body that cannot be decoded: it works.
+        answers with a rate limit, without room in a cheap lane, or with a body that
+        cannot be decoded: it works.
         """
         if failure.code in OUR_CODES:
             return Health.UNKNOWN
-        if is_rate_limited(failure) or failure.code in DECODING_CODES:
+        works = DECODING_CODES | {NO_ROOM_CODE}
+        if is_rate_limited(failure) or failure.code in works:
             return Health.REACHABLE
         if failure.error_class is ErrorClass.TRANSIENT:
             return Health.FAILURE

@@ -21,6 +21,7 @@ from piecework.errors import TransientError, UsageError
 from piecework.errors.sent import Sent
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.resilience.budget import DAY_RESERVED_CODE, RESERVED_CODE
+from piecework.resilience.lanes import NO_ROOM_CODE
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ IN_PROGRESS_CODE: Final = "idempotency.key.in_progress"
 #: The code of a call that was not made because earlier numbers are still missing.
 EARLY_CODE: Final = "idempotency.sequence.early"
 
-#: Codes of calls that were not made because of what the whole fleet does. The chunk
-#: waits without a worker: a retry in the worker would find the same.
+#: Codes of calls that were not made because of what the whole fleet does, or whose
+#: provider has no room for anyone in a cheap lane. The chunk waits without a worker: a
+#: retry in the worker would find the same.
 WAITS_FOR_THE_FLEET: Final = frozenset(
     {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, IN_PROGRESS_CODE, EARLY_CODE}
-    | {RESERVED_CODE, DAY_RESERVED_CODE}
+    | {RESERVED_CODE, DAY_RESERVED_CODE, NO_ROOM_CODE}
 )
 
 _MAX_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows

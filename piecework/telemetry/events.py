@@ -252,6 +252,11 @@ _STAGE: Final = {
         "stage dependency function arguments",
         "warning",
     ),
+    "call.lane_left": event(
+        "a call goes direct: its lane had no room for as long as it may wait",
+        "dependency waited_s",
+        "info",
+    ),
     "model.answer_mended": event(
         "a process read the answer of a model in spite of its form, for the first time",
         "dependency note",

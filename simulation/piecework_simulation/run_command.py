@@ -26,6 +26,7 @@ from piecework.domain.unstable_key import UnstableKey
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
+from piecework.resilience.lanes import parse_override
 from piecework.runtime import EMBEDDED_ACCOUNT, Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.telemetry.emit import Listener, listening
@@ -36,6 +37,7 @@ from piecework_orchestrator.cli.options import (
     BudgetUsdOption,
     Format,
     InvalidOption,
+    LaneOption,
     MaxChunksOption,
     PipelineArgument,
     SaveOption,
@@ -123,6 +125,7 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
     invalid: InvalidOption = OnInvalid.REFUSE,
+    lane: LaneOption = "",
     answer: Annotated[
         list[str] | None,
         typer.Option(
@@ -172,6 +175,7 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
             "budget_usd": budget_usd,
             "budget_tokens": budget_tokens,
             "invalid": invalid,
+            "lane": parse_override(lane),
         }
         answers = read_answers(answer or [])
         log = structlog.get_logger()

@@ -157,6 +157,7 @@ class Scenario:
         tolerate: str = "0",
         priority: Priority = Priority.NORMAL,
         budget: Cap = NO_CAP,
+        lane: str = "",
     ) -> tuple[Job, bool]:
         """Submit a job."""
         ref = JobRef("default", job)
@@ -166,6 +167,7 @@ class Scenario:
             tolerate=tolerate,
             budget=budget,
             priority=priority,
+            lane=lane,
         )
         return await submit(self.rt, asked, read_inputs(pipeline, items))
 

@@ -150,6 +150,7 @@ def build_run(
             is_lost=state.has_no_time_to_write,
         ),
         drains_effects=state.completes_effects,
+        goes_direct=bool(job.lane),
         responses=TableResponses(table, claim.ref.tenant, clock, log),
         questions=questions,
         effect_drain=state.drain,

@@ -84,6 +84,8 @@ class Lease:
     acquired_at: float
     progressed_at: float
     started_at: float = field(init=False)
+    #: When the keeper last decided whether the work may go on.
+    looked_at: float = field(init=False)
     is_waiting: bool = field(init=False, default=False)
     reason: InterruptReason | None = None
     cancel: CancelRequest | None = None
@@ -98,7 +100,7 @@ class Lease:
 
     def __post_init__(self) -> None:
         """Count the runtime from the claim."""
-        self.started_at = self.acquired_at
+        self.started_at = self.looked_at = self.acquired_at
 
     async def __aenter__(self) -> None:
         """Start the deadline of the work; an interrupt raises no error outside."""
@@ -322,7 +324,14 @@ class LeaseRenewer:
 
     def _may_go_on(self, lease: Lease) -> bool:
         now, settings = asyncio.get_running_loop().time(), self.settings
-        if lease.is_waiting or (lease.work and lease.work.gate.is_waiting):
+        gate = lease.work.gate if lease.work else None
+        if gate is not None and gate.is_slow:
+            # An attempt in a slow lane ends by its own timeout. Its time is no runtime:
+            # the claim would end with the answer, before it is used.
+            lease.started_at += now - lease.looked_at
+            lease.record_progress()
+        lease.looked_at = now
+        if lease.is_waiting or (gate is not None and gate.is_waiting):
             lease.record_progress()
         ran_s = 0.0 if lease.is_waiting else now - lease.started_at
         longest_s = MAX_RECEIVE_S - settings.visibility_s

@@ -76,6 +76,14 @@ DeadlineOption = Annotated[
         show_default="none",
     ),
 ]
+LaneOption = Annotated[
+    str,
+    typer.Option(
+        metavar="direct",
+        help="Let no call wait for a cheaper tier of its model.",
+        show_default="as the models declare",
+    ),
+]
 BudgetUsdOption = Annotated[
     str,
     typer.Option(

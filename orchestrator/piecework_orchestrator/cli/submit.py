@@ -18,6 +18,7 @@ from piecework.errors import StoreError, UsageError
 from piecework.jobs.sampling import draw_sample
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
+from piecework.resilience.lanes import parse_override
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
@@ -25,6 +26,7 @@ from piecework_orchestrator.cli.options import (
     DeadlineOption,
     Format,
     InvalidOption,
+    LaneOption,
     OutputOption,
     PipelineArgument,
     TimeoutOption,
@@ -117,6 +119,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         ),
     ] = False,
     invalid: InvalidOption = OnInvalid.REFUSE,
+    lane: LaneOption = "",
     wait: Annotated[
         bool, typer.Option("-w", "--wait", help="Wait until the job has ended.")
     ] = False,
@@ -150,6 +153,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         if deadline:
             parse_deadline(deadline, time.time())
         tolerated_of(tolerate or "0", 0)
+        parse_override(lane)
         draw_sample(0, sample, Random())
         require_prices(found, parse_cap(budget_usd, budget_tokens))
         if dry_run:
@@ -171,6 +175,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             goes_on=yes,
             pin=pin,
             invalid=invalid,
+            lane=lane,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -304,6 +309,7 @@ class SubmitRequest:
     goes_on: bool = False
     pin: bool = False
     invalid: OnInvalid = OnInvalid.REFUSE
+    lane: str = ""
 
     @property
     def module(self) -> str:
@@ -392,6 +398,7 @@ async def submit_with_progress(
                 goes_on=request.goes_on,
                 pin=request.pin,
                 invalid=request.invalid,
+                lane=request.lane,
                 budget_usd=request.budget_usd,
                 budget_tokens=request.budget_tokens,
                 on_progress=report,

@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.keys import TENANT_LIMIT, is_name
 from piecework.domain.moments import iso
+from piecework.domain.spans import is_span
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework_orchestrator.reading.times import (
-    is_span,
     parse_deadline,
     parse_span,
     require_future,

@@ -32,6 +32,7 @@ from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
+from piecework.resilience.lanes import parse_override
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
@@ -197,6 +198,7 @@ class Client:
         goes_on: bool = False,
         pin: bool = False,
         invalid: str = ...,
+        lane: str = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -216,6 +218,7 @@ class Client:
         goes_on: bool = False,
         pin: bool = False,
         invalid: str = ...,
+        lane: str = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(  # noqa: PLR0913 -- options of a submit
@@ -234,6 +237,7 @@ class Client:
         goes_on: bool = False,
         pin: bool = False,
         invalid: str = OnInvalid.REFUSE,
+        lane: str = "",
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -260,16 +264,19 @@ class Client:
             invalid: What happens to rows that do not fit the payload. `refuse`: no job
                 is created, and the error names them. `skip`: they are left out, and the
                 certificate names them. `dead`: each is a dead letter, to be patched.
+            lane: `direct`: no call waits for a cheaper tier of its model; empty: as the
+                models declare.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
+                `cli.usage.invalid`: no such lane or priority;
                 `submit.tolerance.invalid`, `submit.sample.invalid`,
                 `submit.budget.invalid`;
                 `submit.budget.no_price`: a model of the pipeline has no price;
                 `submit.pin.unknown`: nothing tells the code version;
                 `submit.token.conflict`: a job with this id has other content, or
-                another deadline, budget, priority, pin or sample.
+                another deadline, budget, priority, lane, pin or sample.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -292,6 +299,7 @@ class Client:
             goes_on,
             pin,
             refusals,
+            parse_override(lane),
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         refused = tuple(refusals.lines())

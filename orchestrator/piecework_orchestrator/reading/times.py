@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from piecework.domain.moments import LAST_MOMENT
+from piecework.domain.spans import SECONDS, is_span, span_s
 from piecework.errors import UsageError
 
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_PART = re.compile(r"[0-9]{1,12}[smhd]")
 #: A time whose year has more than four digits.
 _LONG_YEAR = re.compile(r"\+?[0-9]{5,}-[0-9]")
 #: Seconds of the longest span, a hundred years: a longer span is a typing error.
@@ -26,11 +25,11 @@ def parse_span(text: str) -> float:
     if not is_span(text):
         message = f"{text!r} is not a span of time."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
-    seconds = sum(int(part[:-1]) * SECONDS[part[-1]] for part in _PART.findall(text))
+    seconds = span_s(text)
     if seconds > MAX_SPAN_S:
         message = f"{text!r} is longer than a hundred years."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
-    return float(seconds)
+    return seconds
 
 
 def parse_limit(text: str) -> float | None:
@@ -61,11 +60,6 @@ def parse_deadline(text: str, now: float) -> float:
         message = f"{text!r} is neither a span nor a time with a zone."
         raise UsageError(message, next_step="Write 2h, or 2026-11-22T18:00:00Z.")
     return require_future(found.timestamp(), text, now)
-
-
-def is_span(text: str) -> bool:
-    """Return whether a text is a span, such as that of a deadline, not a time."""
-    return bool(text) and not _PART.sub("", text)
 
 
 def require_future(moment: float, text: str, now: float) -> float:

@@ -60,6 +60,7 @@ class Submission:
         goes_on: Whether the end of the sample starts the rest, without a pause.
         pin: Whether only workers of the code version of this submit run the job.
         refusals: The rows that are refused while the chunks are read.
+        lane: `direct`: no call waits for a cheaper tier; empty: as the models declare.
     """
 
     ref: JobRef
@@ -75,6 +76,7 @@ class Submission:
     goes_on: bool = False
     pin: bool = False
     refusals: Refusals = field(default_factory=Refusals)
+    lane: str = ""
 
 
 async def submit(
@@ -192,8 +194,9 @@ def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
         facts["tolerated_chunks"] = tolerated
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
-    if submission.deadline_requested:
-        facts["deadline_requested"] = submission.deadline_requested
+    words = {"deadline_requested": submission.deadline_requested}
+    words["lane"] = submission.lane
+    facts |= {name: word for name, word in words.items() if word}
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     if submission.pipeline.ladder is not None and submission.pipeline.ladder.rungs:
@@ -367,6 +370,12 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
             job.priority_requested,
             "priority",
             f"To change it: `piecework jobs set-priority {job.ref.job} PRIORITY`",
+        ),
+        (
+            "lane",
+            job.lane or "as declared",
+            "lane",
+            "Submit with another job id to choose another lane",
         ),
         (
             "pinned_to",

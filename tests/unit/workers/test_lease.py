@@ -13,6 +13,7 @@ import pytest
 from piecework.calls.pause_gate import PauseGate
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
+from piecework.resilience.lanes import Lane
 from piecework.settings import Settings
 from piecework.store.claims import Lost, Renewed
 from piecework_worker.lease import ANSWERED, InterruptReason, Lease, LeaseRenewer
@@ -223,6 +224,25 @@ async def test_work_whose_call_waits_is_not_stalled() -> None:
 
     beating = asyncio.create_task(bench.lease_renewer.run())
     assert await bench.take("a", patient) is None
+    beating.cancel()
+
+
+@virtually
+async def test_an_attempt_in_a_slow_lane_neither_stalls_nor_counts_as_runtime() -> None:
+    bench = Bench(stall_timeout_s=100.0, max_runtime_s=500.0)
+
+    async def slow(lease: Lease) -> None:
+        work: Any = SimpleNamespace(gate=PauseGate())
+        lease.work = work
+        with work.gate.in_lane(Lane.flex()):
+            await asyncio.sleep(900.0)
+        with work.gate.in_lane(Lane.direct()):
+            await for_ever()
+
+    beating = asyncio.create_task(bench.lease_renewer.run())
+    began = time()
+    assert await bench.take("a", slow) is InterruptReason.STALLED
+    assert time() - began == pytest.approx(1020.0, abs=20.0)
     beating.cancel()
 
 

@@ -80,9 +80,12 @@ class Snapshot:
         models = [SimpleNamespace(prices=listed), SimpleNamespace(prices=object())]
         self.providers = [SimpleNamespace(models=models)]
 
-    def find_provider_model(self, model: str, *_: Any) -> None:
+    def find_provider_model(self, model: str, *_: Any) -> Any:
         if model != "mini":
             raise LookupError(model)
+        tiers = [{"service_tier": "flex"}, {"processing": "batch"}]
+        variants = [SimpleNamespace(when=each) for each in tiers]
+        return "provider", SimpleNamespace(price_variants=variants)
 
 
 def test_a_listed_price_is_computed_by_the_list_and_has_its_date(
@@ -114,6 +117,7 @@ def test_a_listed_price_is_computed_by_the_list_and_has_its_date(
         (amounts, "mini", "openai", None),
         (amounts, "mini", "openai", {"service_tier": "flex"}),
     ]
+    assert (price.has_tier("flex"), price.has_tier("priority")) == (True, False)
     assert str(price) == "mini: genai-prices 0.2.3, changes up to 2026-05-01"
     with pytest.raises(UsageError, match="no price of 'large'"):
         list_price("large")

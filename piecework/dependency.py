@@ -55,6 +55,8 @@ class Usage:
         finish_reason: Why it stopped, in the provider's word; empty: not stated.
         cached_tokens_in, cache_write_tokens_in: The parts of `tokens_in` that were read
             from a cache, and written to one.
+        saved_usd: What a direct request would have cost more than the tier that served
+            this one.
     """
 
     tokens_in: int = 0
@@ -65,6 +67,7 @@ class Usage:
     finish_reason: str = ""
     cached_tokens_in: int = 0
     cache_write_tokens_in: int = 0
+    saved_usd: float = 0.0
 
     @property
     def whole_amounts(self) -> tuple[int, int, int]:
@@ -535,9 +538,10 @@ def record_errors(dependency: Dependency) -> Iterator[str]:
 
 def lane_errors(dependency: Dependency) -> Iterator[str]:
     """Yield the error of a lane whose calls must not wait, or be repeated."""
-    if not isinstance(dependency.lane, Lane):
-        yield f"lane is {dependency.lane!r}; write Lane.direct() or Lane.flex()"
-    elif dependency.lane.tier and dependency.effect is not Effect.PURE:
+    given: Any = dependency.lane
+    if not isinstance(given, Lane):
+        yield f"lane is {given!r}; write Lane.direct() or Lane.flex()"
+    elif given.tier and dependency.effect is not Effect.PURE:
         yield f"a lane and Effect.{dependency.effect.name} exclude each other"
 
 

@@ -191,7 +191,10 @@ class Caller:
                         end = Answered(stored)
                     else:
                         self.earlier.note_made(call)
-                        end = await self._in_lane(call)
+                        # Without a lane, no frame more.
+                        in_lane = dependency.lane.tier and not self.goes_direct
+                        make = self._in_lane if in_lane else self._made
+                        end = await make(call, self.gen)
                         await self._store(call, end)
             self._note_end(end)
             result.set_result(end)
@@ -440,23 +443,21 @@ class Caller:
                 arguments=found.arguments,
             )
 
-    async def _in_lane(self, call: Call) -> Answered[str] | Failed:
-        """Make a pure call in the lane of its dependency, or direct.
+    async def _in_lane(self, call: Call, gen: int) -> Answered[str] | Failed:
+        """Make a pure call in the lane of its dependency, or direct once it may.
 
         Without room the chunk waits. The journal keeps since when, so that a later
         claim goes direct on time; a redrive waits anew.
         """
         lane, name, now = call.dependency.lane, call.dependency.name, self.clock()
-        if not lane.tier or self.goes_direct:
-            return await self._made(call, self.gen)
-        key = f"{call.key}.room.{self.gen}"
+        key = f"{call.key}.room.{gen}"
         stored = self.journal.recall(key)
         since = None if stored is None else float(stored)
         taken = lane.at(since, now)
         if since is not None and not taken.tier:
             log, waited_s = self.attempts.log, round(now - since)
             telemetry.emit(log, "call.lane_left", dependency=name, waited_s=waited_s)
-        end = await self._made(replace(call, lane=taken), self.gen)
+        end = await self._made(replace(call, lane=taken), gen)
         if not isinstance(end, Failed) or end.envelope.code != NO_ROOM_CODE:
             return end
         if since is None:

@@ -22,6 +22,7 @@ from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
 from piecework.dependency import Dependency, Usage
 from piecework.domain import values
+from piecework.domain.budget import NANO
 from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework.domain.effect import Effect
 from piecework.errors import PermanentError
@@ -90,9 +91,12 @@ class ClaimUsage:
                 kinds.append("free")
             elif (usage.tokens_in or usage.tokens_out) and not amounts[-1]:
                 kinds.append("unpriced")
+        saved = round(usage.saved_usd * NANO) if answered in {"paid", "found"} else 0
         for each in stored:
             for kind in kinds:
                 each.add(kind, model, amounts)
+            if saved:
+                each.add("saved_by_tier", model, [*amounts[:-1], saved])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +186,11 @@ def validated(usage: Any) -> Usage:
         str(usage.finish_reason)[:MAX_WORD],
         int(usage.cached_tokens_in),
         int(usage.cache_write_tokens_in),
+        float(usage.saved_usd),
     )
     cached = plain.cached_tokens_in, plain.cache_write_tokens_in
-    for amount in (plain.tokens_in, plain.tokens_out, *cached, usd or 0.0):
+    money = usd or 0.0, plain.saved_usd
+    for amount in (plain.tokens_in, plain.tokens_out, *cached, *money):
         if not 0 <= amount <= MAX_AMOUNT:
             message = (
                 f"A usage has the amount {amount}; keep it from 0 to {MAX_AMOUNT}."

@@ -13,9 +13,16 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 #: How a call was answered: by the dependency, from the journal, from the shared cache.
 #: A call that is possibly paid is paid, too; a lost claim may have paid for it before.
 #: An unpriced one is paid, too: it has tokens, and its price is unknown. So is a free
-#: one: its price is known to be zero.
+#: one: its price is known to be zero. One that a cheaper tier served is paid, too; its
+#: money is what a direct request would have cost more.
 UsageKind: TypeAlias = Literal[
-    "paid", "possibly_paid", "unpriced", "free", "replayed", "cached"
+    "paid",
+    "possibly_paid",
+    "unpriced",
+    "free",
+    "replayed",
+    "cached",
+    "saved_by_tier",
 ]
 KINDS: Final[tuple[UsageKind, ...]] = get_args(UsageKind)
 #: The amounts of one model, in the order in which they are stored.

@@ -246,8 +246,9 @@ class Chunk:
     call_usage = Decoded(
         CallUsage.read,
         "What the calls of its settled claims used, for each kind and model. The "
-        "kinds: `paid`, `possibly_paid`, `unpriced`, `free`, `replayed`, `cached`. "
-        "Each is a list of calls, tokens in, tokens out and billionths of a dollar.",
+        "kinds: `paid`, `possibly_paid`, `unpriced`, `free`, `replayed`, `cached`, "
+        "`saved_by_tier`. Each is a list of calls, tokens in, tokens out and "
+        "billionths of a dollar.",
         kind="map",
     )
     packed_records = Decoded(

@@ -121,7 +121,7 @@ class Job:
     budget_nano_usd = OptionalNumber(
         "The billionths of a dollar that its calls may spend, by its submit."
     )
-    lane = OptionalText(
+    lane = ShownText(
         "`direct`: no call of it waits for a cheaper tier; empty: as models declare."
     )
     deadline_at = OptionalText(

@@ -297,8 +297,8 @@ ROWS: Final = (
         TRANSIENT,
         "The provider has no room in its cheap tier, and refused the request unread.",
         "Wait: the chunk is deferred without spending an attempt, and its call goes "
-        "direct after `Lane.flex(within=…)`. `piecework submit --lane direct` does not "
-        "wait.",
+        "direct after `Lane.flex(within=…)`. `piecework submit PIPELINE SOURCE --lane "
+        "direct` does not wait.",
     ),
     Code(
         "llm.lane.unsupported",

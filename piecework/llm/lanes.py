@@ -6,28 +6,41 @@ A provider's word decides, never the text of a message.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from piecework.errors import PermanentError, StageError, TransientError, UsageError
 from piecework.errors.classify import classify
 from piecework.errors.classify_llm import INSTEAD_OF_STATUS
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import RATE_LIMIT_CODES, TOO_MANY_REQUESTS
-from piecework.resilience.lanes import NO_ROOM_CODE, UNSUPPORTED_CODE, Lane
+from piecework.resilience.lanes import (
+    NO_ROOM_CODE,
+    PRICED_TIERS,
+    UNSUPPORTED_CODE,
+    Lane,
+)
 
 if TYPE_CHECKING:
-    from piecework.llm.model import Model
     from piecework.llm.request import ModelAnswer
 
 #: The parameters that choose how fast a request is served, and for how much. The answer
-#: is the same, so they are no part of a key.
+#: is the same, so keys leave them out.
 TIER_OPTIONS: Final = frozenset({"service_tier", "serviceTier"})
-#: The tiers of providers with a price of their own: each has a line in the bill.
-PRICED_TIERS: Final = frozenset({"batch", "fast", "flex", "priority", "scale"})
 _BAD_REQUEST: Final = 400
 
 
-def require_lane(model: Model, lane: Lane) -> None:
+class Declared(Protocol):
+    """A model, as far as its lane depends on it."""
+
+    name: str
+    model_id: str
+    provider: str
+    caller: Any
+    options: dict[str, Any]
+    price: Any
+
+
+def require_lane(model: Declared, lane: Lane) -> None:
     """Require that a model can have a lane, and that its bill will be right.
 
     Raises:
@@ -41,20 +54,20 @@ def require_lane(model: Model, lane: Lane) -> None:
         )
 
 
-def _lane_errors(model: Model, lane: Lane) -> Iterator[tuple[str, str]]:
+def _lane_errors(model: Declared, lane: Lane) -> Iterator[tuple[str, str]]:
     """Yield what is wrong, each with its next step."""
     known = getattr(model.caller, "lanes", None)
     if known is not None and lane.tier not in known:
         yield f"{model.provider} has none", "Leave `lane` out for this model."
-    if both := TIER_OPTIONS & model.options.keys():
-        yield f"its options have {both.pop()}, too", "Keep the lane alone."
+    for name in TIER_OPTIONS & model.options.keys():
+        yield f"its options have {name}, too", "Keep the lane alone."
     priced = getattr(model.price, "has_tier", None)
     if priced is not None and not priced(lane.tier):
         step = f'Write Price(…, tiers={{"{lane.tier}": 0.5}}), as your provider bills.'
         yield "its price does not say what that costs", step
 
 
-def refusal(error: Exception, model: Model, lane: Lane) -> StageError | None:
+def refusal(error: Exception, model: Declared, lane: Lane) -> StageError | None:
     """Return the error of a request that its lane was refused for; None: another.
 
     A rate limit has a word of its own. A 429 without one says that the tier has no

@@ -47,7 +47,7 @@ from piecework.llm.schema import (
     repair_text,
     schema_of,
 )
-from piecework.resilience.lanes import DIRECT, Lane
+from piecework.resilience.lanes import DIRECT, PRICED_TIERS, Lane
 from piecework.telemetry.emit import quiet_log
 
 M = TypeVar("M", bound=BaseModel)
@@ -299,11 +299,11 @@ class Model:
             if isinstance(found, ModelAnswer) and (found.tokens_in or found.tokens_out):
                 self._paid(failed, found)
             raise
-        except Exception as error:
-            refused = refusal(error, self, lane) if lane.tier else None
+        except Exception as raised:
+            refused = refusal(raised, self, lane) if lane.tier else None
             if refused is None:
                 raise
-            raise refused from error
+            raise refused from raised
         answer = ModelAnswer(said) if isinstance(said, str) else said
         text = getattr(answer, "text", None)
         if not isinstance(answer, ModelAnswer) or not isinstance(text, str):
@@ -376,9 +376,12 @@ class Model:
         by, usd = self._by_name.get(answer.answered_by, self), answer.usd
         if by is not self:  # a fallback, whose answer was remembered as this model's
             return by.usage_of(answer)
-        counted = answer.tokens_in or answer.tokens_out
+        counted, saved = answer.tokens_in or answer.tokens_out, 0.0
         if usd is None and self.price is not None and counted:
             usd = self.price.usd(answer)
+            if answer.service_tier in PRICED_TIERS:
+                direct = self.price.usd(replace(answer, service_tier=""))
+                saved = max(0.0, direct - usd)
         return Usage(
             answer.tokens_in,
             answer.tokens_out,
@@ -388,6 +391,7 @@ class Model:
             answer.stop_reason,
             answer.cached_tokens_in,
             answer.cache_write_tokens_in,
+            saved,
         )
 
     def estimated_usd(self, request: ModelRequest, *_: Any) -> float:

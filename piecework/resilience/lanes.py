@@ -23,6 +23,8 @@ NO_ROOM_CODE: Final = "llm.lane.no_room"
 #: The code of a call whose model has no such tier.
 UNSUPPORTED_CODE: Final = "llm.lane.unsupported"
 
+#: The tiers of providers with a price of their own: each has a line in the bill.
+PRICED_TIERS: Final = frozenset({"batch", "fast", "flex", "priority", "scale"})
 #: Seconds of an attempt in the flex lane, as OpenAI advises: its answers are slow.
 FLEX_TIMEOUT_S: Final = 900.0
 #: Seconds for which a call waits for room in the flex lane.

@@ -50,6 +50,8 @@ PROVIDERS = {
         "anthropic_messages(AsyncAnthropic())",
     ),
 }
+#: The lanes that the option names.
+LANES = ("", "direct", "flex")
 PROGRAM = '''\
 """Ask {model} about each row; `piecework ask` wrote this."""
 
@@ -104,6 +106,14 @@ def ask(  # noqa: PLR0913, PLR0917 -- options of a command
             show_default="no limit",
         ),
     ] = None,
+    lane: Annotated[
+        str,
+        typer.Option(
+            metavar="flex",
+            help="Ask for each answer later, for about half; see docs/lanes.md.",
+            show_default="direct",
+        ),
+    ] = "",
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
     invalid: InvalidOption = OnInvalid.REFUSE,
@@ -131,7 +141,9 @@ def ask(  # noqa: PLR0913, PLR0917 -- options of a command
     def prepare(out: Output) -> None:
         nonlocal text
         text = program(
-            model, prompt, returns, requests_per_minute, priced=bool(budget_usd)
+            *(model, prompt, returns, requests_per_minute),
+            lane=lane,
+            priced=bool(budget_usd),
         )
         if eject is not None:
             write_new(eject, text)
@@ -157,13 +169,19 @@ def ask(  # noqa: PLR0913, PLR0917 -- options of a command
 
 
 def program(
-    model: str, prompt: str, returns: str, per_minute: int | None, *, priced: bool
+    model: str,
+    prompt: str,
+    returns: str,
+    per_minute: int | None,
+    *,
+    priced: bool,
+    lane: str = "",
 ) -> str:
     """Return the program that asks the question.
 
     Raises:
-        UsageError: `cli.usage.invalid`: no provider, model, field or answer has such a
-            name.
+        UsageError: `cli.usage.invalid`: no provider, model, field, answer or lane has
+            such a name.
     """
     provider, _, name = model.partition(":")
     if provider not in PROVIDERS or not name:
@@ -181,6 +199,12 @@ def program(
     if priced:
         names.append("list_price")
         options += f", price=list_price({name!r})"
+    if lane not in LANES:
+        message = f"{lane!r} is not a lane."
+        raise UsageError(message, next_step="Write --lane flex, or leave it out.")
+    if lane == "flex":
+        names.append("Lane")
+        options += ", lane=Lane.flex()"
     if per_minute is not None:
         options += f", limits=Limits(requests_per_minute={per_minute})"
     imports = [

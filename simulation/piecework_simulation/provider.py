@@ -17,10 +17,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from piecework.calls.call import CallScope
-from piecework.dependency import Dependency, bare, key_argument
+from piecework.dependency import TAKEN, Dependency, bare, key_argument
 from piecework.domain import keys
 from piecework.domain.effect import Effect
+from piecework.errors import PermanentError, TransientError
 from piecework.idempotency.record import OperationRef
+from piecework.resilience.lanes import NO_ROOM_CODE, UNSUPPORTED_CODE
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -144,6 +146,8 @@ class Provider:
         check_request: Notes that a stage requests a call, before it waits for anything.
         check_start: Checks the start of a call, or of a lookup.
         check_answer: Checks an answer that reaches its worker.
+        note_full: Notes that the lane of a call had no room.
+        full_until: The time until which the cheap lanes have no room.
         note_act: Checks that an act of a chunk, named by the first argument of a call,
             happens by one call.
         waits_end_at: The time at which the longest requested wait ends.
@@ -170,6 +174,8 @@ class Provider:
     check_request: Callable[[OutgoingCall], None] = lambda _: None
     check_start: Callable[..., None] = lambda *_, **__: None
     check_answer: Callable[[OutgoingCall, Any], None] = lambda *_: None
+    note_full: Callable[[OutgoingCall], None] = lambda _: None
+    full_until: float = 0.0
     note_act: Callable[[str, ChunkKey, object, str], None] = lambda *_: None
     waits_end_at: float = 0.0
     paid: int = 0
@@ -197,6 +203,7 @@ class Provider:
         if faults.fires("call.permanent"):
             await asyncio.sleep(rng.random() * ANSWER_S)
             raise ProviderError(422)
+        self.refuse_lane(outgoing)
         for kind, limits in WAITS_S.items():
             if faults.fires(kind):
                 raise self.busy_for(rng.uniform(*limits))
@@ -216,6 +223,25 @@ class Provider:
             raise ProviderError(504)
         self.check_answer(outgoing, value)
         return value
+
+    def refuse_lane(self, outgoing: OutgoingCall) -> None:
+        """Refuse a call in a cheap lane that has no room, or that is not there.
+
+        Raises:
+            StageError: `llm.lane.no_room`, `llm.lane.unsupported`.
+        """
+        faults, now, lane = self.world.faults, self.world.loop.moment, TAKEN.get()
+        if lane is None or not lane.tier:
+            return
+        name = outgoing.dependency.name
+        if faults.fires("call.no_lane"):
+            raise PermanentError("There is no such lane.", code=UNSUPPORTED_CODE)
+        if faults.fires("call.no_room"):
+            self.full_until = now + self.world.rng.uniform(1.0, 2 * lane.within)
+        if faults.on and now < self.full_until:
+            self.note_full(outgoing)
+            message = "The lane has no room."
+            raise TransientError(message, code=NO_ROOM_CODE, dependency=name)
 
     def fails_for(self, scope: CallScope) -> bool:
         """Return whether the providers fail for the input of a call, in its stage."""

@@ -30,6 +30,7 @@ class Provider(ThreadingHTTPServer):
 
     daemon_threads = True
     prompts: list[str]
+    tiers: set[str]
     refused: set[str]
 
 
@@ -41,6 +42,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(size))
         text = asked["messages"][-1]["content"]
         self.server.prompts.append(text)
+        self.server.tiers.add(asked.get("service_tier", ""))
         word = text.split()[-1]
         status = 400 if word in self.server.refused else 200
         content = json.dumps({"number": word}) if "response_format" in asked else word
@@ -66,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     server = Provider(("127.0.0.1", 0), Handler)
-    server.prompts, server.refused = [], set()
+    server.prompts, server.refused, server.tiers = [], set(), set()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", address)
@@ -130,6 +132,13 @@ def test_the_ejected_program_is_the_one_that_asks(
     assert ask(*words).exit_code == 2  # it replaces no file
 
 
+def test_a_question_may_be_asked_in_the_flex_lane(ask: Run, provider: Provider) -> None:
+    done = ask(*LINE, PROMPT, "--lane", "flex")
+    assert (values(done.stdout), provider.tiers) == (["a", "b", "c"], {"flex"})
+    # This provider names no tier: the full price counts, and the run says so.
+    assert "flex was asked for" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -139,6 +148,8 @@ def test_the_ejected_program_is_the_one_that_asks(
         (("--model", "openai:m", "Read {text"), "cannot be filled in"),
         (("--model", "openai:m", "Read {text.real}"), "names 'text.real'"),
         (("--model", "openai:m", "{text}", "--returns", "In voice"), "does not name"),
+        (("--model", "openai:m", "{text}", "--lane", "slow"), "'slow' is not a lane"),
+        (("--model", "anthropic:m", "{text}", "--lane", "flex"), "anthropic has none"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(

@@ -79,9 +79,12 @@ async def test_a_chunk_without_room_waits_is_explained_and_goes_direct(
             return len(await waiting(scenario)) == 3
 
         await scenario.until(all_wait)
-        first = (await explain(scenario.rt, await scenario.job()))["findings"][0]
-        assert (first["code"], first["chunks"]) == ("lane.full", 3)
-        assert first["dependency"] == "mini"
+        found = (await explain(scenario.rt, await scenario.job()))["findings"]
+        (full,) = [each for each in found if each["code"] == "lane.full"]
+        assert (full["chunks"], full["message"]) == (
+            3,
+            "The cheap lane of mini has no room now.",
+        )
         assert {(c.status, c.attempts) for c in await waiting(scenario)} == {
             (ChunkStatus.WAITING, 0)
         }

@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.aws.queue import Message
 from piecework.calls.call import CallScope
-from piecework.dependency import Dependency, Usage
+from piecework.dependency import Dependency, Usage, taking
 from piecework.domain import keys
 from piecework.domain.effect import Effect
 from piecework.domain.moments import iso
 from piecework.domain.outcome import STOPPED_CODE
 from piecework.idempotency.record import OperationRef
+from piecework.resilience.lanes import Lane
 from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
 from piecework_simulation.provider import CALL_TOKENS, CallRecord, OutgoingCall
@@ -110,6 +111,15 @@ def call_late(story: Story) -> None:
     story.world.loop.moment += 31.0
     scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
     story.invariants.check_start(OutgoingCall("one", Dependency("shop"), scope), ())
+
+
+def leave_a_lane_early(story: Story) -> None:
+    scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
+    asked = OutgoingCall("one", Dependency("mini", lane=Lane.flex()), scope)
+    story.invariants.lanes.note_full(asked)
+    story.world.loop.moment += 200.0
+    with taking(Lane.direct()):
+        story.invariants.check_start(asked, ())
 
 
 STREAM = keys.idempotency_pk(REF.tenant, "s")
@@ -305,6 +315,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I17: {name} started {len(starts)} of {requests}": (start_calls(requests=2),),
     "I17: {name} started {last} of {a_second} a second": (start_calls(second=2),),
     "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
+    "I32: {name} went direct after {waited:.0f} s": (leave_a_lane_early,),
     "I26: {name} moved to number {due}": (
         lambda story: story.write(keys.HEAD_SK, pk=STREAM, due_number=3),
     ),

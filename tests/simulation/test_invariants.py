@@ -15,6 +15,7 @@ from piecework_simulation.invariants import (
     checker,
     chunk_invariants,
     end_state,
+    lanes,
     order,
     ownership,
     pauses,
@@ -28,7 +29,7 @@ from tests.simulation.story import CHUNK, REF, Story
 
 CHECKERS = (
     *(checker, chunk_invariants, end_state, order, ownership, pauses, quotas),
-    *(budgets, provider, questions, streams),
+    *(budgets, lanes, provider, questions, streams),
 )
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")

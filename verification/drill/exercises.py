@@ -337,6 +337,7 @@ SINGLE: Final = (
         "tenant.budget_spent",
     ),
     Exercise("cancelled", cancelled, "cancel.unfinished"),
+    Exercise("lane", lambda fleet: runs(fleet, "lane", "lane"), "lane.full"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
     Exercise(
         "in doubt",

@@ -32,6 +32,7 @@ from piecework.domain.job import Job
 from piecework.domain.outcome import Deferred
 from piecework.domain.refs import JobRef
 from piecework.errors import ErrorEnvelope
+from piecework.resilience.lanes import NO_ROOM_CODE, Lane
 from piecework.resilience.retry import RetryPolicy
 from piecework.runtime import Runtime
 from piecework.settings import Settings
@@ -74,6 +75,7 @@ bank = Dependency(
 )
 model = Dependency("model", limits=Limits(requests_per_minute=1))
 
+mini = Dependency("mini", layer="llm", lane=Lane.flex())
 fax = Dependency("fax", effect=Effect.NON_IDEMPOTENT, timeout=1.0)
 
 
@@ -87,6 +89,13 @@ async def transfer(n: int) -> int:
 async def ask(n: int) -> int:
     """Answer, once a minute."""
     return n
+
+
+@mini.call
+async def ask_cheaply(n: int) -> int:
+    """Have no room, as a busy provider."""
+    message = f"No room for {n}."
+    raise TransientError(message, code=NO_ROOM_CODE, dependency=mini.name)
 
 
 @fax.call
@@ -107,6 +116,8 @@ async def work(ctx: Context[Order]) -> int:
             await transfer(n)
         case "limit":
             await ask(n)
+        case "lane":
+            await ask_cheaply(n)
         case "retry":
             raise TransientError("Busy.", code="tool.http.500_x", retry_after=RETRY_S)
         case "sleep":

@@ -326,8 +326,8 @@ class LeaseRenewer:
         now, settings = asyncio.get_running_loop().time(), self.settings
         gate = lease.work.gate if lease.work else None
         if gate is not None and gate.is_slow:
-            # An attempt in a slow lane ends by its own timeout. Its time is no runtime:
-            # the claim would end with the answer, before it is used.
+            # Its own timeout ends an attempt in a slow lane. Its time does not count,
+            # or the claim would end with the answer, before it is used.
             lease.started_at += now - lease.looked_at
             lease.record_progress()
         lease.looked_at = now

@@ -147,7 +147,10 @@ def cost_text(forecast: Document) -> str:
     usd = forecast["usd"]
     if usd is None:
         return "no price is known" if forecast["calls"] else ""
-    return f"{usd['p50']:.6f} USD (P50) to {usd['p90']:.6f} USD (P90)"
+    text = f"{usd['p50']:.6f} USD (P50) to {usd['p90']:.6f} USD (P90)"
+    if direct := forecast["direct_usd"]:
+        text += f"; direct: {direct['p50']:.6f} to {direct['p90']:.6f} USD"
+    return text
 
 
 def aws_text(forecast: Document) -> str:

@@ -46,7 +46,7 @@ from piecework_orchestrator.submit.intake.json_lines import SCHEME
 from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.source import chunk_inputs, require_source
-from piecework_orchestrator.submit.models import require_prices
+from piecework_orchestrator.submit.models import lane_prices, require_prices
 from piecework_orchestrator.submit.submit import tolerated_of
 
 FIRST_LABELS = 5
@@ -223,6 +223,7 @@ async def show_estimate(
                     ("left out", left_out_text(document)),
                     ("calls", "unknown" if calls is None else f"about {calls}"),
                     ("payload", f"{document['payload_bytes']:,} bytes"),
+                    ("lanes", "\n".join(map(lane_text, document["lanes"]))),
                     ("stages", "\n".join(map(stage_limit, document["stages"]))),
                     ("advice", "\n".join(document["advice"])),
                     ("claim", claim_limits(document["limits"])),
@@ -241,6 +242,16 @@ def stage_limit(stage: dict[str, Any]) -> str:
     limit = stage["timeout_s"]
     text = "as long as a claim" if limit is None else f"{limit:g} s at most"
     return f"{stage['stage']}: {text}"
+
+
+def lane_text(found: dict[str, Any]) -> str:
+    """Return the prices of a model in its lane and direct as text."""
+    text, usd = f"{found['model']}: {found['lane']}", found["lane_usd"]
+    if usd is None:
+        return f"{text}, no price is known"
+    direct = found["direct_usd"]
+    text += f" {usd['in']:g} USD in, {usd['out']:g} out; direct {direct['in']:g} in, "
+    return f"{text}{direct['out']:g} out, for a million tokens"
 
 
 def claim_limits(found: dict[str, Any]) -> str:
@@ -283,6 +294,7 @@ async def estimate(
             {"stage": stage.name, "timeout_s": stage.timeout}
             for stage in pipeline.stages
         ],
+        "lanes": lane_prices(pipeline),
         "advice": lint_stage_order(pipeline),
         "warnings": missing_contacts(pipeline),
         "limits": {

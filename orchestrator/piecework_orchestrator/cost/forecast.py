@@ -21,6 +21,7 @@ from piecework.explain.finish_time import (
     mean_of,
     simulated_end,
 )
+from piecework.resilience.lanes import PRICED_TIERS
 from piecework.resilience.limits import Limits
 
 #: Ended chunks of a sample below which the forecast says that it is rough.
@@ -245,11 +246,16 @@ def models_by_dependency(
     such a name belongs to the only limited dependency that has no usage by its name.
     """
     models = frozenset(m for chunk in sample for m in chunk.usage.models("paid"))
-    found = {name: frozenset({name} & models) for name in limits}
+    found = {name: models & {name, *names_of_tiers(name)} for name in limits}
     unnamed = [name for name, its in found.items() if not its]
     if len(unnamed) == 1:
         found[unnamed[0]] = models - limits.keys()
     return found
+
+
+def names_of_tiers(model: str) -> list[str]:
+    """Return the names that a usage has for the tiers of a model."""
+    return [f"{model} {tier}" for tier in PRICED_TIERS]
 
 
 def amount_of(

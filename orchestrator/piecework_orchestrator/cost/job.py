@@ -182,6 +182,7 @@ def call_costs(paid: Paid, prices: Prices) -> Document:
         ("paid_by_dead_chunks", paid.on_dead_chunks, "paid"),
         ("replayed", paid.usage, "replayed"),
         ("cached", paid.usage, "cached"),
+        ("saved_by_tier", paid.usage, "saved_by_tier"),
     )
     return {name: call_cost(usage, kind, prices) for name, usage, kind in kinds}
 

@@ -48,6 +48,7 @@ PIPELINE_MISSING |= {"workers.version_missing"}
 JOB_FACTS = (
     "queue",
     "pinned_to",
+    "lane",
     "source",
     "submitted_by",
     "created_at",

@@ -20,6 +20,9 @@ from piecework.pipelines import Pipeline
 
 #: Objects that are looked at, so that a pipeline of any size is read in milliseconds.
 MOST_OBJECTS: Final = 5_000
+#: Tokens whose price is asked for: longer prompts cost more at some providers.
+SHORT: Final = 1_000
+MILLION: Final = 1_000_000
 
 
 def require_prices(pipeline: Pipeline, cap: Cap) -> None:
@@ -41,6 +44,42 @@ def require_prices(pipeline: Pipeline, cap: Cap) -> None:
             next_step="Declare Model(…, price=…) or Dependency(…, estimate_usd=…), or"
             " submit with --budget-tokens.",
         )
+
+
+def lane_prices(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Return the prices of each model with a lane, in the lane and direct.
+
+    They are in dollars for a million tokens, in and out, of a short request; None: the
+    model has no price.
+    """
+    found = {d.name: d for d in dependencies_of(pipeline) if d.lane.tier}
+    return [
+        {
+            "model": name,
+            "lane": each.lane.tier,
+            "lane_usd": tier_price(each, each.lane.tier),
+            "direct_usd": tier_price(each, ""),
+        }
+        for name, each in sorted(found.items())
+    ]
+
+
+def tier_price(model: Dependency, tier: str) -> dict[str, float] | None:
+    """Return what a million tokens cost in a tier; None: the model has no price."""
+    from piecework.llm import ModelAnswer  # loads pydantic
+
+    if model.usage is None:
+        return None
+    short = {
+        "in": ModelAnswer("", tokens_in=SHORT, service_tier=tier),
+        "out": ModelAnswer("", tokens_out=SHORT, service_tier=tier),
+    }
+    found = {where: model.usage(answer).usd for where, answer in short.items()}
+    return {
+        where: round(usd * MILLION / SHORT, 6)
+        for where, usd in found.items()
+        if usd is not None
+    } or None
 
 
 def dependencies_of(pipeline: Pipeline) -> list[Dependency]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from piecework.aws.payloads import PayloadRef
+from piecework.domain.budget import NANO
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
@@ -161,7 +162,7 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
     }
     if not sample:
         nothing: Document = dict.fromkeys(
-            ("calls", "tokens_in", "tokens_out", "usd", "aws_usd")
+            ("calls", "tokens_in", "tokens_out", "usd", "direct_usd", "aws_usd")
         )
         unknown = {
             "time_s": None,
@@ -214,6 +215,7 @@ def ranges(
         name: forecast_amount(sample, rest, paid_amount(name)) for name in AMOUNTS
     }
     usd = forecast_amount(sample, rest, lambda chunk: chunk.usd)
+    direct = forecast_amount(sample, rest, direct_usd)
     seconds, limited_by = forecast_seconds(sample, rest, fleet)
     priced = any_price(lines)
     notes = remarks(
@@ -224,6 +226,7 @@ def ranges(
     return {
         **{name: found.document() for name, found in amounts.items()},
         "usd": usd.document(6) if priced else None,
+        "direct_usd": direct.document(6) if priced and direct != usd else None,
         "time_s": seconds.document(1),
         "limited_by": limited_by,
         "notes": [*notes, *price_notes(lines)],
@@ -233,6 +236,11 @@ def ranges(
 def paid_amount(name: str) -> Callable[[Sampled], float]:
     """Return the function of what a chunk used of an amount."""
     return lambda chunk: chunk.usage.total("paid")[name]
+
+
+def direct_usd(chunk: Sampled) -> float:
+    """Return what the calls of a chunk would have cost in no cheaper tier."""
+    return chunk.usd + chunk.usage.total("saved_by_tier")["nano_usd"] / NANO
 
 
 def sampled(chunk: Chunk, usage: CallUsage, prices: Prices) -> Sampled:

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from piecework import Approval, Context, Escalate, Limits, Pipeline, Stage
+from piecework.llm import Lane
 from piecework_simulation.driver.pipelines import (
     Item,
     bring_back,
@@ -43,6 +44,7 @@ scale = replace(
     limits=Limits(tokens_per_minute=400, requests_per_second=2),
     estimate=weigh,
     usage=None,
+    lane=Lane.flex(timeout=16.0, within=300.0),
 )
 cable = replace(cart, name="cable", limits=Limits(requests_per_minute=12))
 fax = replace(gate, name="fax", limits=Limits(requests_per_minute=8))

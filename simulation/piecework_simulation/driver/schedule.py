@@ -159,6 +159,7 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     provider.continues = invariants.continues
     provider.check_request = invariants.budgets.check_request
     provider.check_start = invariants.check_start
+    provider.note_full = invariants.lanes.note_full
     provider.check_answer = invariants.check_answer
     provider.note_act = invariants.acts.note
     invariants.acts.records = provider.records

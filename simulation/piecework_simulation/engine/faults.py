@@ -44,6 +44,8 @@ CALLS: Mapping[str, float] = {
     "call.slow": 0.03,
     "call.wait_minutes": 0.015,
     "call.wait_hours": 0.015,
+    "call.no_room": 0.05,
+    "call.no_lane": 0.03,
 }
 #: Faults that belong to one input, whatever runs it, and large values. Each rate is a
 #: chance per chunk.

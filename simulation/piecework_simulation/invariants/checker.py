@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
+from piecework.dependency import TAKEN
 from piecework.domain import keys
 from piecework.domain.moments import moment
 from piecework.domain.states import ChunkStatus, JobStatus
@@ -31,6 +32,7 @@ from piecework_simulation.invariants.acts import ActInvariants
 from piecework_simulation.invariants.budgets import BudgetInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+from piecework_simulation.invariants.lanes import LaneInvariants
 from piecework_simulation.invariants.order import order_violations
 from piecework_simulation.invariants.ownership import (
     foreign_writes,
@@ -78,6 +80,7 @@ class Invariants:
     acts: ActInvariants = field(init=False)
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
+    lanes: LaneInvariants = field(init=False)
     pivots: PivotInvariants = field(init=False)
     pauses: PauseInvariants = field(init=False)
     budgets: BudgetInvariants = field(init=False)
@@ -94,6 +97,7 @@ class Invariants:
         self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)
         self.quotas = QuotaInvariants(self.world, self.report_violation)
+        self.lanes = LaneInvariants(self.world, self.report_violation)
         self.pivots = PivotInvariants(self.report_violation)
         self.letters = DeadLetterInvariants(self.report_violation)
 
@@ -312,6 +316,7 @@ class Invariants:
         self.pauses.check_start(job_pk, checker.item if checker else None)
         self.quotas.check_start(call.dependency, args, is_lookup=is_lookup)
         self.streams.check_start(scope.tenant, call.operation)
+        self.lanes.check_start(call, None if is_lookup else TAKEN.get())
 
     def check_answer(self, call: OutgoingCall, value: Any) -> None:
         """Check an answer that reaches its worker."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from piecework.domain import keys
+from piecework.resilience.lanes import NO_ROOM_CODE
 from piecework.settings import Settings
 from piecework_simulation.aws.dynamodb import Change
 
@@ -64,6 +65,8 @@ def undeserved_death(item: Item, settings: Settings, *, guilty: bool) -> str | N
     code = item.get("error_code", "")
     if code.startswith("aws."):
         return "an outage of AWS"
+    if code == NO_ROOM_CODE:
+        return "a full lane"
     if guilty:
         return None
     if code in INPUT_CODES:

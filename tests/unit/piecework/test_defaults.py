@@ -11,6 +11,7 @@ from piecework import CircuitBreaker, Dependency, RetryPolicy
 from piecework.dependency import MAX_CACHE_TTL_S, MIN_CACHE_TTL_S, MODEL_RETRY
 from piecework.domain.outcome import MAX_WAIT_IN_QUEUE_S
 from piecework.domain.webhook import ATTEMPTS, DELAYS_S
+from piecework.resilience.lanes import Lane
 from piecework.settings import Settings
 from piecework.standalone import ByKey, SequenceNumbers, TimeWindow
 from piecework_worker.notifier import MAX_ATTEMPTS
@@ -107,6 +108,7 @@ def test_a_default_is_what_the_pages_say(
 TIMEOUTS = {
     "a call to a service": f"{TOOL.timeout_s:,.0f} s",
     "a call to a model": f"{MODEL.timeout_s:,.0f} s",
+    "a request in the flex lane": f"{Lane.flex().timeout:,.0f} s",
     "a message in work": f"{SETTINGS.visibility_s:,.0f} s",
     "a claim whose worker is silent": f"{SETTINGS.lease_s:,.0f} s",
     "a stage without progress": f"{SETTINGS.stall_timeout_s:,.0f} s",

@@ -104,8 +104,12 @@ def usage_text(part: Document) -> str:
 
 
 def saved_text(calls: Document) -> str:
-    """Return the calls that were answered without paying again."""
-    parts = [("from the journal", "replayed"), ("from other jobs", "cached")]
+    """Return the calls that were answered without paying again, or for less."""
+    parts = [
+        ("from the journal", "replayed"),
+        ("from other jobs", "cached"),
+        ("by a cheaper tier", "saved_by_tier"),
+    ]
     return "\n".join(
         f"{name}: {usage_text(calls[how])}"
         for name, how in parts

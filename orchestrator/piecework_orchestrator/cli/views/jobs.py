@@ -102,6 +102,7 @@ def job_view(job: Document, now: float) -> View:
                     ("errors", format_counts(job["error_codes"])),
                     ("code", format_counts(job["code_versions"])),
                     ("pinned to", job.get("pinned_to")),
+                    ("lane", job.get("lane")),
                     ("changed", "\n".join(job.get("code_changes", ()))),
                     ("dead letters", f"{dead} open" if dead else ""),
                     (

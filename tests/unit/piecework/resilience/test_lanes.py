@@ -63,7 +63,7 @@ def test_a_span_has_any_usual_form(within: Any) -> None:
     ],
 )
 def test_a_wrong_lane_is_refused_in_one_sentence(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"^A lane cannot be declared: .*\.$"):
+    with pytest.raises(UsageError, match="A lane cannot be declared: "):
         Lane.flex(**wrong)
 
 

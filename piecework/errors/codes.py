@@ -732,8 +732,10 @@ ROWS: Final = (
         PERMANENT,
         "The pipeline has changed so that the chunk must not go on. The message says "
         "why. No worker with a safe version took the chunk in time.",
-        f"Deploy the version of the submit, or one that keeps what the message names, "
-        f"then run {REDRIVE}.",
+        "Run workers of the version before again, or of one that keeps what the "
+        "message names. Or let the new code go on: `piecework jobs accept-changes JOB "
+        "--dry-run` says what that does. Waiting chunks then go on by themselves; for "
+        f"dead letters run {REDRIVE}.",
     ),
     Code(
         "runtime.stage.blocked_loop",

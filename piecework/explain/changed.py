@@ -36,6 +36,15 @@ ACCEPTED: Final = {
 }
 
 
+#: The way out that repeats no act, as findings and commands name it.
+OLD_MAY_RUN: Final = "Workers of the version before may run again: they go on."
+
+
+def accept_command(job: str) -> str:
+    """Return the command that says what it does to let newer code go on."""
+    return f"piecework jobs accept-changes {job} --dry-run"
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
     """What an earlier claim did; see `acts_of`.

@@ -13,6 +13,7 @@ from piecework.domain import keys
 from piecework.domain.moments import MICROS, iso, moment
 from piecework.domain.outcome import CHANGED_CODE, NO_STAGE_CODE
 from piecework.domain.rows import LATE_S
+from piecework.explain.changed import OLD_MAY_RUN
 from piecework.explain.findings import Finding
 from piecework.explain.view import CLAIM_S, NAMED, View, by_blocker, chunks_for, first
 from piecework.explain.waiting import WaitReason
@@ -51,18 +52,22 @@ def code_changed(view: View) -> Iterator[Finding]:
     found = Counter(chunk.code_version for chunk in waiting if chunk.code_version)
     last = f" Workers of {', '.join(sorted(found))} left them." if found else ""
     lacks = {chunk.stage for chunk in waiting if chunk.error_code == NO_STAGE_CODE}
+    only_lack = all(chunk.error_code == NO_STAGE_CODE for chunk in waiting)
     why = "the pipeline has changed, and its new version is not safe for them"
-    if lacks and all(chunk.error_code == NO_STAGE_CODE for chunk in waiting):
+    if only_lack:
         why = f"the workers' pipeline has no stage {', '.join(sorted(lacks))}"
     if told := (view.at.stopped or {}).get("now", ""):
         why = told[:1].lower() + told[1:].rstrip(".")
-    yield view.finding(
+    needed = view.finding(
         "version.safe_needed",
-        f"Chunks wait for another version of the code: {why}.{last}",
+        f"Chunks wait for another version of the code: {why}.{last} {OLD_MAY_RUN}",
         waiting,
         until=first(chunk.retry_at for chunk in waiting),
-        chunk=str(waiting[0].ref.chunk),
     )
+    if only_lack:  # an acceptance gives no worker the stage
+        ref = waiting[0].ref
+        needed = replace(needed, command=f"piecework chunks show {ref.job} {ref.name}")
+    yield needed
 
 
 def dependencies_paused(view: View) -> Iterator[Finding]:

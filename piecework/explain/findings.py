@@ -153,10 +153,10 @@ FINDINGS: Final = {
             "The pipeline has changed so that its new version must not go on with the "
             "chunks, or it lacks their stage. They wait for another version, ten times "
             "in about half an hour, and spend no attempt. Then they are dead letters.",
-            "Run workers of the version before, or of one that keeps what the chunk "
-            "names. Or let the new code go on: `piecework jobs accept-changes JOB "
-            "--dry-run` says what that does.",
-            "piecework chunks show {job} {chunk}",
+            "Run workers of the version before again, or of one that keeps what the "
+            "chunk names. Or let the new code go on: the command says what that does. "
+            "A chunk whose stage is gone needs a version that has it.",
+            "piecework jobs accept-changes {job} --dry-run",
         ),
         Kind(
             "join.failed",

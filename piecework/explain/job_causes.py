@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
@@ -17,7 +16,7 @@ from piecework.domain.moments import iso, moment
 from piecework.domain.pause import PauseCode
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.domain.unstable_key import UNSTABLE_CODE, UnstableKey
-from piecework.explain.changed import is_stopped
+from piecework.explain.changed import OLD_MAY_RUN, accept_command, is_stopped
 from piecework.explain.findings import Finding
 from piecework.explain.situation import is_unstable
 from piecework.explain.view import NAMED, View
@@ -137,11 +136,8 @@ def join_open(view: View) -> Iterator[Finding]:
         message = f"The join waits for another version of the code: {why}."
         if join.code_version:
             message += f" Workers of {join.code_version} left it."
-        found = view.finding(
-            "version.safe_needed", message, 1, until=wait.until, chunk=join.ref.name
-        )
-        preview = f"piecework jobs accept-changes {job.ref.job} --dry-run"
-        yield replace(found, command=preview)
+        message += f" {OLD_MAY_RUN}"
+        yield view.finding("version.safe_needed", message, 1, until=wait.until)
     elif wait is not None and wait.until:
         after = f" after {join.error_code}" if join.error_code else ""
         message = f"All chunks have ended; the join waits{after}."
@@ -243,6 +239,12 @@ def letters_open(view: View) -> Iterator[Finding]:
             message += (
                 f" In {letters.without_effect}, a stage was not compensated, because "
                 "no effect of it happened."
+            )
+        if letters.changed is not None:
+            message += (
+                f" Newer code has stopped chunk {letters.changed.name}: before a "
+                f"redrive, run workers of the version before, or accept the change: "
+                f"`{accept_command(job)}`."
             )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)

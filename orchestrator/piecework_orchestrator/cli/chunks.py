@@ -8,6 +8,7 @@ import typer
 
 from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
+from piecework.explain.changed import OLD_MAY_RUN, accept_command
 from piecework.reading import Reading
 from piecework_orchestrator.cli.completion import complete_chunk_status
 from piecework_orchestrator.cli.options import (
@@ -104,6 +105,9 @@ def show_chunk(
         document = await chunk_document(rt, record, number)
         document |= await result_document(rt, record, number)
         out.document(document, chunk_view(document, rt.clock()))
+        if out.table and "stopped" in document:
+            out.say(OLD_MAY_RUN)
+            out.say(f"next: {accept_command(job)}")
 
     run_reading(run, output, before=lambda: parse_chunk(chunk))
 

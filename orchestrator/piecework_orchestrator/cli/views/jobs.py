@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from piecework.domain.pause import Pause
+from piecework.explain.findings import FINDINGS, Rank
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
 from piecework_orchestrator.reading.job_documents import pause_command
@@ -404,7 +405,18 @@ def next_command(job: Document) -> str:
         "DELETING": f"piecework jobs delete {name}",
         "DELETED": "piecework jobs list",
     }
-    return by_status.get(job["status"], f"piecework jobs watch {name}")
+    return by_status.get(job["status"]) or needed_command(job)
+
+
+def needed_command(job: Document) -> str:
+    """Return the next command of an open job: what helps, or to watch it.
+
+    A job that waits for an operator does not end while one watches it.
+    """
+    for first in job.get("findings", ())[:1]:
+        if FINDINGS[first["code"]].rank < Rank.PASSES:
+            return str(first["next"])
+    return f"piecework jobs watch {job['job']}"
 
 
 def show_facts(out: Output, job: JobFacts, told: Document | None = None) -> None:

@@ -7,8 +7,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from piecework.client import JobFacts, JobHandle
-from piecework.domain.keys import work_prefix
-from piecework.domain.outcome import ANSWER
+from piecework.domain.keys import DEFAULT_QUEUE, work_prefix
+from piecework.domain.outcome import ANSWER, CHANGED_CODE, OTHER_WORKERS
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
@@ -223,7 +223,7 @@ def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     here.chunk("a", 0, "WAITING", **waits)
     shown = here.run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown" not in shown
-    assert "piecework jobs watch a" in shown
+    assert "piecework approvals list --job a" in shown
     # A role of one tenant cannot read whether a worker has it.
     denied = AsyncMock(side_effect=StoreError("denied", code=situation.ACCESS_DENIED))
     monkeypatch.setattr(situation, "read_reports", denied)
@@ -285,6 +285,31 @@ def test_a_preview_of_a_stopped_chunk_says_what_its_completed_stages_did(
     assert [("pay", "DONE")] * charged == [
         (kind["stage"], kind["state"]) for kind in found["kinds"]
     ]
+
+
+def test_each_view_of_a_stopped_chunk_names_both_ways_on(here: Deployment) -> None:
+    here.job("a", "RUNNING", 1)
+    waits = {"retry_at": "2027-01-15T08:05:00Z", "blocked_on": OTHER_WORKERS}
+    here.chunk("a", 0, "WAITING", **STOPPED | waits)
+    due = {"reported_at": SETTLED, "due_at": "2027-01-15T08:00:30Z"}
+    has = {"pipelines": ["toy"], "queues": [DEFAULT_QUEUE], "dependencies": []}
+    free = {"worker": "w-1", "max_chunks": 4, "in_progress": 0, "lease_ms": 18_000}
+    here.table.add("WORKERS", "w-1", code_versions={"toy": "v2"}, **due, **has, **free)
+    here.job("b", "FAILED", 1, finished_at=SETTLED)
+    here.chunk("b", 0, "DEAD", **STOPPED)
+    here.letter("b", 0, error_code=CHANGED_CODE)
+    for words, job in (
+        (("jobs", "show", "a"), "a"),
+        (("jobs", "explain", "a"), "a"),
+        (("chunks", "show", "a", "0"), "a"),
+        (("jobs", "explain", "b"), "b"),
+        (("chunks", "show", "b", "0"), "b"),
+        (("explain-code", CHANGED_CODE), "JOB"),
+    ):
+        done = here.run(*words)
+        said = " ".join((done.stdout + done.stderr).split())
+        assert f"piecework jobs accept-changes {job} --dry-run" in said, words
+        assert "version before" in said, words
 
 
 @pytest.mark.parametrize("version", ["", "v2", "rel-9"])

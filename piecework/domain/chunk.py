@@ -251,6 +251,12 @@ class Chunk:
         "billionths of a dollar.",
         kind="map",
     )
+    claim_usage = Decoded(
+        CallUsage.read,
+        "What the calls of its present claim used until the last renewal of its lease, "
+        "as `call_usage` has it; none while no worker holds it.",
+        kind="map",
+    )
     packed_records = Decoded(
         raw,
         "How its last calls went that no page of the journal has, as compressed JSON: "
@@ -326,6 +332,14 @@ class Chunk:
     def what(self) -> str:
         """Its record in words, for messages."""
         return what_of(self.ref)
+
+    @property
+    def usage_so_far(self) -> CallUsage:
+        """What its calls used: those of settled claims, and of the present one."""
+        used: CallUsage = self.call_usage
+        if self.status is ChunkStatus.RUNNING:
+            used.merge(self.claim_usage)
+        return used
 
     def to_reopen(self) -> Chunk:
         """Return it with only the attributes that a reopening reads, to save memory."""

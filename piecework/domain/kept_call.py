@@ -98,7 +98,11 @@ def arguments_text(
     """Return the arguments of a call as JSON by their names.
 
     A secret type of pydantic stays masked. What has no JSON is shown as Python does.
+    A function that stands for one of another process has the text as
+    `__arguments_text__`.
     """
+    if told := getattr(function, "__arguments_text__", ""):
+        return str(told)
     try:
         bound = inspect.signature(function).bind_partial(*args, **kwargs)
         named: Any = dict(bound.arguments)

@@ -104,11 +104,14 @@ def refused_answer(
     """Return the answer that an error refuses, and the places that do not fit in it.
 
     None: it refuses no answer. Its fact `refused_answer` is the answer; the places are
-    those of a validation that caused it.
+    those of a validation that caused it, or of another process that has read them.
     """
-    text = getattr(error, "facts", {}).get("refused_answer")
+    facts = getattr(error, "facts", {})
+    text = facts.get("refused_answer")
     if error is None or not isinstance(text, str):
         return None
+    if "refused_places" in facts:
+        return text, facts["refused_places"]
     list_errors = getattr(error.__cause__, "errors", None)
     places: list[dict[str, str]] = []
     if callable(list_errors):

@@ -69,8 +69,8 @@ def cancelling(table: Table, chunk: Chunk, now: float) -> ItemWrite:
         chunk.ref.sk,
         condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
         update="SET #status = :cancelled, ended_at = :now, cancelled_at_stage = :at"
-        f"{lost} REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at,"
-        f" {WAIT}",
+        f"{lost} REMOVE claimed_by, claim_expires_at, claim_usage, claim_token,"
+        f" redispatch_at, {WAIT}",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     RECHECK_S,
@@ -198,15 +199,20 @@ class Claims:
             max_attempts=self.settings.max_attempts,
         )
 
-    async def renew(self, claim: Claim, renewals: int) -> Renewed | Lost:
+    async def renew(
+        self, claim: Claim, renewals: int, usage: CallUsage | None = None
+    ) -> Renewed | Lost:
         """Extend the lease; return the cancel request of the chunk with it.
 
         `renewals`: the number of renewals that the owner knows. A renewal without an
-        answer may have been applied: then a second write follows it.
+        answer may have been applied: then a second write follows it. `usage`: what the
+        calls of the claim used so far. Readers see it while the chunk runs; the end of
+        the claim removes it, and writes what it used in all.
         """
         expires = iso(self.clock() + self.settings.lease_s)
+        used = None if usage is None else usage.item
         for _ in range(2):
-            item = (await self._renew_row(claim, renewals, expires)).item or {}
+            item = (await self._renew_row(claim, renewals, expires, used)).item or {}
             counted = renewals_of(item, claim.token)
             if counted is None or counted == renewals:
                 break
@@ -218,19 +224,25 @@ class Claims:
         return Lost()
 
     async def _renew_row(
-        self, claim: Claim, renewals: int, expires: str
+        self,
+        claim: Claim,
+        renewals: int,
+        expires: str,
+        used: Mapping[str, Any] | None,
     ) -> Written | Refused:
+        told = ", claim_usage = :used" if used else ""
         write = self.table.item_write(
             "Update",
             claim.ref.pk,
             claim.ref.sk,
             condition=f"{OWNED} AND {NEXT_RENEWAL}",
-            update="SET claim_expires_at = :expires, renewals = :next",
+            update=f"SET claim_expires_at = :expires, renewals = :next{told}",
             values={
                 **ownership_values(claim),
                 "seen": renewals,
                 "next": renewals + 1,
                 "expires": expires,
+                **({"used": used} if used else {}),
             },
         )
         return await self.table.update(write)

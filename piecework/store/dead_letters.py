@@ -56,16 +56,22 @@ class LetterCounts:
     """The dead letters of a job, or of its first ones.
 
     Attributes:
-        dead: The chunks that are dead: a discarded letter leaves its chunk dead.
-        codes: These chunks by error code.
+        dead: The error codes of the chunks that are dead, by number: a discarded letter
+            leaves its chunk dead.
+        discarded: The chunks among these whose letter an operator discarded.
         open: The letters that no operator has closed, of chunks and of the join.
         complete: Whether all letters were read.
     """
 
-    dead: set[int] = field(default_factory=set)
-    codes: Counter[str] = field(default_factory=Counter)
+    dead: dict[int, str] = field(default_factory=dict)
+    discarded: set[int] = field(default_factory=set)
     open: int = 0
     complete: bool = True
+
+    @property
+    def codes(self) -> Counter[str]:
+        """The dead chunks by error code."""
+        return Counter(self.dead.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +218,10 @@ class DeadLetters:
             if item.get("state") != REDRIVEN and item["sk"].startswith(
                 keys.CHUNK_PREFIX
             ):
-                counts.dead.add(int(item["sk"].split("#")[1]))
-                counts.codes[str(item.get("error_code", ""))] += 1
+                number = int(item["sk"].split("#")[1])
+                counts.dead[number] = str(item.get("error_code", ""))
+                if not is_open(item):
+                    counts.discarded.add(number)
         counts.complete = len(items) < most
         return counts
 

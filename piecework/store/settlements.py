@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Notes that the claim has started no call at the pivot.
 UNTRIED = ", pivot_untried_fence = :fence"
 #: Clears the owner. The token stays: it identifies the last writer.
-CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
+CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at, claim_usage"
 
 #: The counters of deferrals that have their own limit, by their code. `defer` sets the
 #: counter of an open breaker, together with the time of the first one.

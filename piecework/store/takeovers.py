@@ -57,7 +57,7 @@ class Takeovers:
             " error_code = :code, attempts = attempts - :refund, history = :history,"
             " lost_at = if_not_exists(stage, :no_stage)"
             " ADD takeovers :one, lost_fences :lost"
-            " REMOVE claimed_by, claim_expires_at, claim_token",
+            " REMOVE claimed_by, claim_expires_at, claim_usage, claim_token",
             {
                 "renewals": chunk.renewal_mark[1],
                 "waiting": ChunkStatus.WAITING,

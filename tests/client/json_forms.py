@@ -46,7 +46,8 @@ ELSEWHERE = frozenset(
 #: Names of values whose inner names are data: statuses, codes, names of workers, facts.
 MAPS = frozenset(
     {"counts", "outcomes", "facts", "fingerprints", "deliveries", "compensations"}
-    | {"waits", "by_code", "values", "tags", "outputs", "usage", "call_usage", "prices"}
+    | {"waits", "by_code", "values", "tags", "outputs", "usage", "prices"}
+    | {"call_usage", "claim_usage"}
     | {"models", "operations", "actors", "requests", "units", "objects", "bytes"}
     | {
         "error_codes",

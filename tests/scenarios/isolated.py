@@ -8,7 +8,10 @@ import os
 import signal
 import time
 
+from pydantic import BaseModel
+
 from piecework import Context, Dependency, Effect, Pipeline, Stage, Usage
+from piecework.llm import Model, ModelAnswer, ModelRequest
 from tests.scenarios.pipelines import QUICK, Item, fixed, note
 
 fax = Dependency("fax", retry=QUICK, effect=Effect.NON_IDEMPOTENT, timeout=2)
@@ -103,6 +106,32 @@ async def nap(ctx: Context[Item]) -> None:
 
 
 napping = Pipeline(name="napping", payload=Item, stages=[Stage(nap)])
+
+
+# ── an answer that does not fit ──────────────────────────────────────────────
+
+
+class Score(BaseModel):
+    points: int
+
+
+async def say(request: ModelRequest) -> ModelAnswer:
+    """Answer with a word where a number was asked for."""
+    note("say", request.text)
+    return ModelAnswer('{"points": "many"}')
+
+
+judge = Model("judge", say, repairs=0)
+
+
+async def judge_one(ctx: Context[Item]) -> int:
+    """Ask for a score."""
+    return (
+        await judge.ask("Score this.", f"text {ctx.payload.n}", returns=Score)
+    ).points
+
+
+judging = Pipeline("judging", payload=Item, stages=[Stage(judge_one, isolate=True)])
 
 
 # ── calls whose usage is known ──────────────────────────────────────────────

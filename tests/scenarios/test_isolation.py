@@ -15,8 +15,16 @@ from piecework.jobs.budgeting import set_budget
 from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_work
 from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.reading.call_documents import call_document
 from tests.scenarios.conftest import PATIENCE_S, Process, Scenario
-from tests.scenarios.isolated import fragile, metered, napping, paying, waiting
+from tests.scenarios.isolated import (
+    fragile,
+    judging,
+    metered,
+    napping,
+    paying,
+    waiting,
+)
 from tests.scenarios.pipelines import Item
 
 ISOLATED = ("--pipelines", "tests.scenarios.isolated")
@@ -209,6 +217,22 @@ async def test_calls_of_an_isolated_stage_spend_from_the_budget(
         sum(each["tokens_in"] for each in paid),
     )
     assert 16 == machine.happened("measure")
+
+
+async def test_an_answer_of_an_isolated_stage_that_does_not_fit_is_kept(
+    machine: Scenario,
+) -> None:
+    await machine.submit(judging, [Item(n=7)])
+    worker = await machine.process(*ISOLATED)
+    await machine.ended()
+    await worker.stop()
+
+    found = await call_document(machine.rt, await machine.job(), 0, 1)
+    [refused] = found["refused"]
+    assert "failed" == found["end"]
+    assert "text 7" in str(found["arguments"]["request"])
+    assert ["points"] == [place["at"] for place in refused["places"]]
+    assert "many" in str(refused["answer"])
 
 
 async def test_a_worker_beyond_its_memory_limit_releases_its_chunks_and_ends(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from piecework.domain import keys
 from piecework.domain.refs import JobRef
-from piecework.domain.states import JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.manifest import read_manifest
 from piecework.reconciler.loop import Reconciler
+from piecework_orchestrator.reading.job_documents import job_document
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
@@ -32,6 +33,28 @@ async def test_submit_twice_is_one_job(scenario: Scenario) -> None:
     assert first.item["created_at"] == second.item["created_at"]
     assert ended.status is JobStatus.SUCCEEDED
     assert scenario.happened("first") == 30
+
+
+async def test_a_chunk_tells_what_its_calls_used_before_it_ends(
+    scenario: Scenario,
+) -> None:
+    scenario.hold("call", 4)  # the others are answered
+    await scenario.submit(counting, [Item(n=1, calls=6)])
+    async with scenario.worker():
+
+        async def told() -> Mapping[str, int]:
+            document = await job_document(scenario.rt, await scenario.job())
+            calls: Mapping[str, int] = document["calls"]
+            return calls
+
+        async def tells_of_calls() -> bool:
+            return (await told())["paid"] > 0
+
+        await scenario.until(tells_of_calls)
+        found, [chunk] = await told(), await scenario.chunks()
+
+    assert chunk.status is ChunkStatus.RUNNING
+    assert (4, 4, 40) == (found["paid"], found["running"], found["tokens_in"])
 
 
 async def test_the_same_id_with_other_content_is_refused(scenario: Scenario) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from piecework.domain.call_usage import CallUsage
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     RECHECK_S,
     AlreadyEnded,
@@ -24,6 +26,7 @@ from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.store.claims import Lost, Renewed
 from tests.store.conftest import NOW, Before, Deaf, Kept, Store, Stutter
+from tests.store.writes import ENDS, Write, named
 
 OTHERS = {"claim_token": "theirs", "claimed_by": "other", "renewals": 1}
 
@@ -313,3 +316,43 @@ async def test_a_malformed_renewal_count_ends_the_claim(
     claim = await store.running()
     await store.change(renewals=spoiled)
     assert await store.claims.renew(claim, 7) == Lost()
+
+
+async def claims_and_renews(store: Store) -> Claim:
+    """Lay a chunk down whose claim has renewed its lease after its first call."""
+    earlier = CallUsage({"paid": {"m": [2, 90]}})
+    claim = await store.running(call_usage=earlier.item)
+    used = CallUsage({"paid": {"m": [1, 10, 5, 7]}, "cached": {"m": [3, 0, 0, 0]}})
+    assert await store.claims.renew(claim, 7, used) == Renewed(8)
+    return claim
+
+
+async def test_a_renewal_tells_readers_what_the_calls_of_the_claim_used(
+    store: Store,
+) -> None:
+    await claims_and_renews(store)
+    chunk = Chunk.read(store.chunk, await store.item())
+    paid = {"calls": 3, "tokens_in": 100, "tokens_out": 5, "nano_usd": 7}
+    assert chunk.usage_so_far.total("paid") == paid
+    assert chunk.claim_usage.total("cached")["calls"] == 3
+
+
+async def test_a_renewal_without_a_call_writes_no_usage(store: Store) -> None:
+    await store.claims.renew(await store.running(), 7, CallUsage())
+    assert "claim_usage" not in await store.item()
+
+
+@named(ENDS)
+async def test_no_end_of_a_claim_leaves_its_usage_to_be_counted_twice(
+    store: Store, write: Write
+) -> None:
+    await write(store, await claims_and_renews(store))
+    assert "claim_usage" not in await store.item()
+
+
+async def test_a_lost_claim_leaves_its_usage_to_its_journal(store: Store) -> None:
+    await claims_and_renews(store)
+    store.now += 600
+    lost = Chunk.read(store.chunk, await store.item())
+    assert await store.takeovers.release_expired(lost)
+    assert "claim_usage" not in await store.item()

@@ -23,6 +23,7 @@ from piecework import telemetry
 from piecework.aws.queue import Receipt
 from piecework.aws.work_queues import WorkQueues
 from piecework.calls.pause_gate import PauseGate
+from piecework.calls.usage import ClaimUsage
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest, ClaimLostError
 from piecework.settings import MAX_RECEIVE_S, Settings
@@ -53,6 +54,10 @@ class Work(Protocol):
     @property
     def gate(self) -> PauseGate:
         """What keeps the calls of the work from starting."""
+
+    @property
+    def usage(self) -> ClaimUsage:
+        """What the calls of the work used so far."""
 
     @property
     def may_be_interrupted(self) -> bool:
@@ -343,7 +348,8 @@ class LeaseRenewer:
 
     async def _renew(self, lease: Lease) -> bool:
         requested_at = asyncio.get_running_loop().time()
-        reply = await self.claims.renew(lease.claim, lease.renewals)
+        used = lease.work.usage.whole if lease.work else None
+        reply = await self.claims.renew(lease.claim, lease.renewals, used)
         if isinstance(reply, Lost):
             lease.interrupt(InterruptReason.LOST)
             return False

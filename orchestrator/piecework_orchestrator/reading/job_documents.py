@@ -23,6 +23,7 @@ from piecework.reading import Reading
 from piecework.store.completion import JobSnapshot, all_chunks
 from piecework.store.dead_letters import MOST_LETTERS, DeadLetters
 from piecework.store.notifications import Notifications
+from piecework_orchestrator.reading.calls_so_far import UNKNOWN, CallsSoFar
 
 if TYPE_CHECKING:
     from piecework.explain.finish_time import FinishTime
@@ -158,21 +159,24 @@ async def job_document(rt: Reading, job: Job) -> Document:
 
 async def count_all(rt: Reading, job: Job) -> Document:
     """Read every chunk of a job, and return what they add up to."""
-    snapshot, open_ = JobSnapshot(), new_open_chunks(job)
+    snapshot, open_, so_far = JobSnapshot(), new_open_chunks(job), CallsSoFar()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         snapshot.add(chunk)
+        so_far.add(chunk)
         if open_ is not None:
             open_.add(chunk)
+    calls, running = so_far.facts, so_far.running
     counted: Document = {
         "counts": dict(sorted(snapshot.by_status.items())),
         "counts_exact": True,
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "code_versions": dict(sorted(snapshot.by_version.items())),
         "calls": {
-            "paid": snapshot.calls,
-            "cached": snapshot.cached_calls,
+            "paid": snapshot.calls + calls["running"],
+            "cached": snapshot.cached_calls + running.total("cached")["calls"],
             "lost_claims": snapshot.lost_claims,
             "paid_again": snapshot.paid_again,
+            **calls,
         },
         "effects_in_doubt": sum(snapshot.in_doubt.values()),
         "outages": snapshot.outages,
@@ -194,7 +198,9 @@ async def counts_of_ended(rt: Reading, job: Job) -> Document:
         "counts_exact": letters.complete,
         "error_codes": head.get("error_codes", {}),
         "code_versions": head.get("code_versions", {}),
-        "calls": {**calls, "paid_again": head.get("paid_again", 0)} if calls else None,
+        "calls": {"paid_again": head.get("paid_again", 0), **UNKNOWN, **calls}
+        if calls
+        else None,
         "effects_in_doubt": job.effects_in_doubt,
         "outages": head.get("outages"),
         "dead_letters": letters.open,

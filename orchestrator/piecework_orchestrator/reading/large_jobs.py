@@ -95,7 +95,7 @@ async def count_large(rt: Reading, job: Job) -> LargeCounts:
     between = job.chunks - in_full - places.undrawn
     counts = scaled(read, between) if chunks else Counter[str]()
     counts[ChunkStatus.PENDING] += places.undrawn + between - counts.total()
-    dead_in_full = len(letters.dead - {chunk.ref.chunk for chunk in chunks})
+    dead_in_full = len(letters.dead.keys() - {chunk.ref.chunk for chunk in chunks})
     if names_results(job):
         counts[ChunkStatus.DEAD] += min(dead_in_full, in_full)
         counts[ChunkStatus.SUCCEEDED] += in_full - min(dead_in_full, in_full)

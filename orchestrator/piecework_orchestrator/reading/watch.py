@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
+from piecework.domain.budget import NANO
+from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
@@ -17,6 +19,7 @@ from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import WaitTimeoutError
 from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk
+from piecework_orchestrator.reading.calls_so_far import CallsSoFar
 from piecework_orchestrator.reading.job_documents import (
     Document,
     explain,
@@ -27,6 +30,7 @@ from piecework_orchestrator.reading.job_documents import (
 )
 from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
 from piecework_orchestrator.reading.large_jobs import count_ended
+from piecework_orchestrator.reading.numbers import format_used
 from piecework_orchestrator.reading.times import format_clock
 
 #: Seconds between two polls of a small job. A large job is polled less often, so that
@@ -50,15 +54,18 @@ class ChunkCounts:
         by_status: Chunks by status; of a large job only those known to have ended.
         active: Whether a worker holds a chunk, or a chunk waits for its next attempt.
         longest_wait_s: Seconds until each waiting chunk may start again.
+        calls: The calls of the chunks; of a large job none.
     """
 
     by_status: Counter[str] = field(default_factory=Counter)
     active: bool = False
     longest_wait_s: float = 0.0
+    calls: CallsSoFar = field(default_factory=CallsSoFar)
 
     def add(self, chunk: Chunk, now: float) -> None:
         """Count a chunk."""
         self.by_status[str(chunk.status)] += 1
+        self.calls.add(chunk)
         self.active = self.active or is_active(chunk, now)
         if chunk.status is ChunkStatus.WAITING and chunk.retry_at:
             wait_s = moment(chunk.retry_at) - now
@@ -81,6 +88,8 @@ class ProgressSnapshot:
         elapsed: Seconds since the watch began.
         finish_s: P50 and P90 of the seconds until the chunks have ended; None: unknown.
         longest_wait_s: Seconds until each waiting chunk may start again.
+        used: What the calls used so far, those of running chunks included; nothing is
+            known of a large job, and of one that has ended.
     """
 
     job: Job
@@ -89,6 +98,7 @@ class ProgressSnapshot:
     elapsed: float
     finish_s: tuple[float, float] | None = None
     longest_wait_s: float = 0.0
+    used: CallUsage = field(default_factory=CallUsage)
 
     @property
     def dead(self) -> int:
@@ -97,7 +107,7 @@ class ProgressSnapshot:
 
     @property
     def details(self) -> str:
-        """The status, the counts, and the estimated time left or the longest wait."""
+        """The status, the counts, the calls, and the time left or the longest wait."""
         running = self.counts[ChunkStatus.RUNNING]
         waiting = self.counts[ChunkStatus.WAITING]
         pause = self.job.pause
@@ -105,6 +115,9 @@ class ProgressSnapshot:
         words += [f"{running} running"] if running else []
         words += [f"{waiting} waiting"] if waiting else []
         words += [f"{self.dead} dead"] if self.dead else []
+        paid = self.used.total("paid")
+        tokens = paid["tokens_in"] + paid["tokens_out"]
+        words += format_used(paid["calls"], tokens, paid["nano_usd"] / NANO)
         p50_s, p90_s = self.finish_s or (0.0, 0.0)
         if self.longest_wait_s > max(p50_s, LONG_WAIT_S):
             words.append(f"longest wait {format_clock(self.longest_wait_s)}")
@@ -202,7 +215,10 @@ async def poll_until_ended(
         left = shortened(finish, now - explained_at)
         wait_s = counts.longest_wait_s
         watcher.on_progress(
-            ProgressSnapshot(found, ended, counts.by_status, now - began, left, wait_s)
+            ProgressSnapshot(
+                *(found, ended, counts.by_status, now - began, left, wait_s),
+                counts.calls.usage,
+            )
         )
         if watcher.on_poll is not None:
             await watcher.on_poll(found)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from piecework.calls.pause_gate import PauseGate
+from piecework.calls.usage import ClaimUsage
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.resilience.lanes import Lane
@@ -38,8 +39,10 @@ class Claims:
         self.replies: dict[str, Any] = {}
         self.asked_at: list[float] = []
         self.after: list[int] = []
+        self.used: list[Any] = []
 
-    async def renew(self, lease: Any, beats: int) -> Any:
+    async def renew(self, lease: Any, beats: int, used: Any = None) -> Any:
+        self.used.append(used)
         self.said.append(f"renew {lease.token}")
         self.asked_at.append(time())
         self.after.append(beats)
@@ -217,7 +220,7 @@ async def test_work_whose_call_waits_is_not_stalled() -> None:
     bench = Bench(stall_timeout_s=100.0)
 
     async def patient(lease: Lease) -> None:
-        work: Any = SimpleNamespace(gate=PauseGate())
+        work: Any = SimpleNamespace(gate=PauseGate(), usage=ClaimUsage())
         lease.work = work
         with work.gate.waiting():
             await asyncio.sleep(500.0)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from piecework.calls.pause_gate import PauseGate
+from piecework.calls.usage import ClaimUsage
 from piecework.errors import StoreError
 from piecework.store.claims import Renewed
-from piecework_worker.lease import ANSWERED, InterruptReason, Lease
+from piecework_worker.lease import ANSWERED, InterruptReason, Lease, Work
 from tests.unit.workers.test_lease import Bench, waits
 from tests.unit.workers.virtual_leases import LEASE, time, virtually
 
@@ -64,6 +67,25 @@ async def test_a_renewal_sends_the_number_of_known_renewals() -> None:
             await bench.lease_renewer.renew_all()
 
     assert [0, 1, 1, 3] == bench.claims.after
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+@virtually
+async def test_a_renewal_carries_what_the_calls_used_so_far() -> None:
+    bench, usage = Bench(), ClaimUsage()
+
+    async def works(lease: Lease) -> None:
+        lease.work = cast("Work", SimpleNamespace(usage=usage, gate=PauseGate(len)))
+        await waits(lease)
+
+    work = bench.take("a", works)
+    await asyncio.sleep(0)
+    await bench.lease_renewer.renew_all()
+    usage.whole.add("paid", "m", [1, 10])
+    await bench.lease_renewer.renew_all()
+
+    assert [usage.whole, usage.whole] == bench.claims.used
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
 

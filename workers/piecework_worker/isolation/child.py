@@ -157,6 +157,7 @@ class Child:
         loop = asyncio.get_running_loop()
         self.calls = ChildCalls(self.channel, loop, stage=request.scope)
         self.calls.clock_offset_s = request.clock_offset_s
+        self.calls.keeps = request.record_calls
         self.task = asyncio.create_task(self.run(request, self.calls))
 
     async def run(self, request: Run, calls: ChildCalls) -> None:

@@ -31,10 +31,11 @@ from piecework.dependency import (
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
+from piecework.domain.kept_call import Keeps, arguments_text, beginning
 from piecework.domain.question import Ask
 from piecework.domain.result_types import result_schema, result_type
 from piecework.errors import PermanentError, PieceworkError
-from piecework.errors.classify import classify
+from piecework.errors.classify import classify, refused_answer
 from piecework.errors.payload_redaction import texts
 from piecework.idempotency.strategies import KnownOperation
 from piecework.resilience.retry import Answered
@@ -179,6 +180,7 @@ class ChildCalls:
     progress_sent_at: float = 0.0
     local_clock: Callable[[], float] = time.time
     clock_offset_s: float = 0.0
+    keeps: Keeps = "failed"
 
     async def call(
         self,
@@ -215,10 +217,24 @@ class ChildCalls:
         estimates = list(estimates_of(dependency, bound))
         # A call that is pure now may have been an effect in doubt of an earlier claim.
         schema = result_schema(function)
+        kept = self.arguments_of(dependency, function, args, kwargs)
         self.channel.send(
-            Call(number, spec, name, text, digest, plain, estimates, schema)
+            Call(number, spec, name, text, digest, plain, estimates, schema, kept)
         )
         return await self.wait_for_result(number, self.pending[number])
+
+    def arguments_of(
+        self,
+        dependency: Dependency,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> str:
+        """Return the arguments that the worker may keep, of long ones the beginning."""
+        if (dependency.record_calls or self.keeps) == "none":
+            return ""
+        text = beginning(arguments_text(function, args, kwargs))
+        return text.encode(errors="replace").decode()
 
     def clock(self) -> float:
         """Return the time by the worker's clock, which decides when a sleep ends."""
@@ -336,6 +352,7 @@ class ChildCalls:
                 failure=failure,
                 has_read_answer=has_read_answer(error),
                 usage=used if isinstance(used, Usage) else None,
+                refused=refused_answer(error),
             )
         finally:
             self.channel.send(result)

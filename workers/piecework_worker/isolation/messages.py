@@ -29,6 +29,7 @@ from piecework.dependency import Dependency, Fallback, Usage
 from piecework.domain.effect import Effect
 from piecework.domain.happened import KnownEffect
 from piecework.domain.identity import function_text, path_of
+from piecework.domain.kept_call import Keeps
 from piecework.domain.question import Ask
 from piecework.errors import (
     AnswerTimeoutError,
@@ -68,6 +69,7 @@ class Run:
         failure: The failure that led to this variant.
         effects: What a compensation can ask for.
         clock_offset_s: Seconds that the worker's clock is ahead of the machine's.
+        record_calls: Which calls the worker keeps, unless their dependency says it.
     """
 
     pipeline: str
@@ -84,6 +86,7 @@ class Run:
     failure: ErrorEnvelope | None = None
     effects: Sequence[KnownEffect] = ()
     clock_offset_s: float = 0.0
+    record_calls: Keeps = "failed"
     kind: Literal["run"] = "run"
 
 
@@ -119,6 +122,7 @@ class DependencySpec:
     model: str = ""
     by: KnownOperation | None = None
     has_usage: bool = False
+    record_calls: Keeps | None = None
 
     @classmethod
     def of(
@@ -146,6 +150,7 @@ class DependencySpec:
             model=d.model,
             by=None if function is None else operation_of(d, function),
             has_usage=d.usage is not None,
+            record_calls=d.record_calls,
         )
 
 
@@ -176,6 +181,8 @@ class FallbackSpec:
         return cls(spec, name, text)
 
 
+#: An answer that was refused, and where it does not fit and why.
+RefusedAnswer: TypeAlias = tuple[str, list[dict[str, str]]]
 #: Tokens and dollars of a call; None: the estimate failed, and the price is not known.
 Estimate: TypeAlias = tuple[int | None, float | None]
 
@@ -191,6 +198,8 @@ class Call:
         plain: The texts in the arguments, to redact them from error messages.
         estimates: What each member of the chain is estimated to use.
         answer_schema: The JSON schema of the answer; empty: it has none.
+        arguments: The arguments as JSON by their names, for people; empty: they are not
+            kept.
     """
 
     call: int
@@ -201,6 +210,7 @@ class Call:
     plain: list[str]
     estimates: Sequence[Estimate] = ()
     answer_schema: str = ""
+    arguments: str = ""
     kind: Literal["call"] = "call"
 
 
@@ -269,6 +279,8 @@ class AttemptResult:
     Attributes:
         has_read_answer: The function has read the dependency's answer, then failed.
         usage: What the answer cost; None: it is not known.
+        refused: The answer that the failure refuses, and the places that do not fit in
+            it; None: it refuses none.
     """
 
     number: int
@@ -276,6 +288,7 @@ class AttemptResult:
     failure: ErrorEnvelope | None = None
     has_read_answer: bool = False
     usage: Usage | None = None
+    refused: RefusedAnswer | None = None
     kind: Literal["attempt_result"] = "attempt_result"
 
 
@@ -380,12 +393,18 @@ class AttemptError(RemoteError):
     """An error that a function raised in the child."""
 
     def __init__(
-        self, envelope: ErrorEnvelope, attempt: int, usage: Usage | None = None
+        self,
+        envelope: ErrorEnvelope,
+        attempt: int,
+        usage: Usage | None = None,
+        refused: RefusedAnswer | None = None,
     ) -> None:
-        """Store the number of the attempt, and what its refused answer cost."""
+        """Store the number of the attempt, its refused answer, and what that cost."""
         super().__init__(envelope)
         self.attempt = attempt
         self.facts: dict[str, object] = {} if usage is None else {"usage": usage}
+        if refused is not None:
+            self.facts["refused_answer"], self.facts["refused_places"] = refused
 
 
 class AnsweredAttemptError(AttemptError, PieceworkError):

@@ -241,6 +241,7 @@ class Isolation:
             failure=ctx.failure,
             effects=list(ctx.effects),
             clock_offset_s=ctx.caller.clock() - self.local_clock(),
+            record_calls=ctx.caller.attempts.recorder.keeps,
         )
 
     async def close(self) -> None:

@@ -85,7 +85,7 @@ class ChildAttempts:
             del self._under_way[number]
         if done.failure is not None:
             error = AnsweredAttemptError if done.has_read_answer else AttemptError
-            raise error(done.failure, number, done.usage)
+            raise error(done.failure, number, done.usage, done.refused)
         if done.value is None:
             await cut_off()
         return from_json(done.value), done.usage
@@ -174,6 +174,7 @@ class RemoteCall:
             adaptive_rate=spec.adaptive_rate,
             by=spec.by,
             usage=function.usage_of if spec.has_usage else None,
+            record_calls=spec.record_calls,
             # None is refused: the estimate failed in the child.
             estimate=lambda *_, **__: tokens,  # type: ignore[arg-type]
             estimate_usd=None if usd is None else lambda *_, **__: usd,
@@ -206,6 +207,8 @@ class RemoteFunction:
     __signature__ = inspect.signature(_call)
     #: The JSON schema of the answer, which the child knows; empty: it has none.
     __answer_schema__ = ""
+    #: The arguments as JSON, which the child knows, too; empty: they are not kept.
+    __arguments_text__ = ""
 
     def __init__(self, qualname: str, remote: RemoteCall, position: int) -> None:
         """Take the name that the call's key contains."""

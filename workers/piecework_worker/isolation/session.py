@@ -169,6 +169,7 @@ class Session:
         remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function, call.text)
         function.__answer_schema__ = call.answer_schema
+        function.__arguments_text__ = call.arguments
         dependency = remote.dependency(call.spec, function, call.estimates)
         ctx, answer = self.ctx, CallResult(call.call)
         scope = ctx.scope

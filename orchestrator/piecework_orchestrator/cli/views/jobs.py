@@ -12,6 +12,7 @@ from piecework.explain.findings import FINDINGS, Rank
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
 from piecework_orchestrator.reading.job_documents import pause_command
+from piecework_orchestrator.reading.numbers import format_usd, format_used
 from piecework_orchestrator.reading.times import count, epoch, format_ago, format_span
 
 if TYPE_CHECKING:
@@ -231,12 +232,12 @@ def budget_text(job: Document) -> str:
     """Return what is spent and reserved of each cap; empty without a budget."""
     budget = job.get("budget") or {}
     lines = []
-    for kind, form in (("usd", "{:,.6f} USD"), ("tokens", "{:,} tokens")):
+    for kind, form in (("usd", format_usd), ("tokens", "{:,} tokens".format)):
         if budget.get(f"cap_{kind}") is None:
             continue
-        spent, cap = (form.format(budget[f"{w}_{kind}"]) for w in ("spent", "cap"))
+        spent, cap = (form(budget[f"{w}_{kind}"]) for w in ("spent", "cap"))
         more = [
-            f"{most}{form.format(budget[f'{word}_{kind}'])} {text}"
+            f"{most}{form(budget[f'{word}_{kind}'])} {text}"
             for word, most, text in (
                 ("reserved", "", "reserved"),
                 ("uncertain", "at most ", "possibly spent by lost workers"),
@@ -329,16 +330,19 @@ def chunk_counts_text(job: Document) -> str:
 
 
 def calls_text(job: Document) -> str:
-    """Return how many calls of settled claims were paid, or came from the cache."""
+    """Return how many calls were paid or came from the cache, and what they used."""
     calls = job["calls"]
     if calls is None:
         return ""  # of a large job: its end adds them up
     cached = f", and {calls['cached']} from the cache" if calls["cached"] else ""
     lost = calls["lost_claims"]
     more = f"; those of lost claims ({lost}): piecework jobs cost {job['job']}"
-    again = calls["paid_again"]
+    again, running = calls["paid_again"], calls["running"]
     repeated = f", {again} of them again, because the code has changed" if again else ""
-    return f"{calls['paid']}{repeated}{cached}{more if lost else ''}"
+    repeated += f", {running} of them in chunks that run" if running else ""
+    tokens = (calls["tokens_in"] or 0) + (calls["tokens_out"] or 0)
+    used = "".join(f"; {word}" for word in format_used(0, tokens, calls["usd"] or 0.0))
+    return f"{calls['paid']}{repeated}{cached}{used}{more if lost else ''}"
 
 
 def doubt_text(job: Document) -> str:

@@ -133,6 +133,7 @@ def test_a_job_shows_its_paid_calls_and_its_cached_calls(here: Deployment) -> No
     here.chunk("a", 1, "WAITING", calls=4, cached_calls=2)
     found = here.document("jobs", "show", "a")
     calls = {"paid": 7, "cached": 2, "lost_claims": 0, "paid_again": 0}
+    calls |= {"running": 0, "tokens_in": 0, "tokens_out": 0, "usd": 0}
     assert calls == found["calls"]
     assert "7, and 2 from the cache\n" in here.run("jobs", "show", "a").stdout
     here.chunk("a", 1, "WAITING", calls=4, lost_fences={1, 2})
@@ -140,6 +141,21 @@ def test_a_job_shows_its_paid_calls_and_its_cached_calls(here: Deployment) -> No
         "7; those of lost claims (2): piecework jobs cost a\n"
         in here.run("jobs", "show", "a").stdout
     )
+
+
+def test_a_job_counts_the_calls_of_chunks_that_run(here: Deployment) -> None:
+    here.job("a", "RUNNING", 2)
+    used = {"paid": {"m": [4, 9_000, 1_000, 50_000_000]}, "cached": {"m": [1]}}
+    here.chunk("a", 0, "RUNNING", calls=3, call_usage={"paid": {"m": [3, 2_000]}})
+    here.chunk("a", 1, "RUNNING", claim_usage=used)
+    calls = here.document("jobs", "show", "a")["calls"]
+    assert (7, 4, 1) == tuple(calls[name] for name in ("paid", "running", "cached"))
+    assert (11_000, 1_000, 0.05) == (
+        *(calls["tokens_in"], calls["tokens_out"], calls["usd"]),
+    )
+    shown = here.run("jobs", "show", "a").stdout
+    told = "7, 4 of them in chunks that run, and 1 from the cache; 12,000 tokens; "
+    assert f"{told}0.050 USD\n" in shown
 
 
 @pytest.mark.parametrize("status", ["PARTIAL", "CANCELLED"])

@@ -106,3 +106,20 @@ def test_a_watch_ends_with_the_job_and_reports_its_end() -> None:
 
     run_virtually(wait())
     assert [(1, 0)] == [(s.ended, s.dead) for s in snapshots]
+
+
+def test_a_watch_counts_the_calls_of_chunks_that_run() -> None:
+    deployment = Deployment()
+    deployment.job("a", "RUNNING", 2)
+    used = {"paid": {"m": [4, 900, 100, 50_000_000]}}
+    deployment.chunk("a", 0, "RUNNING", claim_usage=used)
+    deployment.chunk("a", 1, "WAITING", call_usage={"paid": {"m": [3]}})
+    seen: list[str] = []
+    watcher = Watcher(lambda found: seen.append(found.details))
+
+    async def wait() -> None:
+        with pytest.raises(WaitTimeoutError):
+            await watch(deployment.runtime(Settings()), "a", watcher, 1.0)
+
+    run_virtually(wait())
+    assert "RUNNING  1 running  1 waiting  7 calls  1,000 tokens  0.050 USD" == seen[0]

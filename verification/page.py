@@ -26,7 +26,7 @@ from piecework.settings import Settings
 from piecework_examples.quickstart import Paragraph
 from piecework_orchestrator.ui.access import make_access
 from piecework_orchestrator.ui.app import make_app
-from piecework_orchestrator.ui.pacing import read_units
+from piecework_orchestrator.ui.pacing import POLL_S, read_units
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
 TOKEN: Final = "the-token-of-a-measure"
@@ -57,7 +57,7 @@ async def served(client: Client) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         access = make_access(("127.0.0.1", port), TOKEN)
-        app = make_app(client, access)
+        app = make_app(client, access, POLL_S)  # paced as on AWS
         server = uvicorn.Server(uvicorn.Config(app, log_config=None))
         serving = asyncio.create_task(server.serve([listening]))
         yield f"http://127.0.0.1:{port}{access.base}"

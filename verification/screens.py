@@ -16,6 +16,8 @@ from playwright.async_api import Browser, async_playwright
 
 from piecework import (
     Context,
+    Dependency,
+    Effect,
     Limits,
     PermanentError,
     Pipeline,
@@ -39,6 +41,11 @@ DEAD, BUSY, SLOW = 41, 53, 97
 LONG: Final = "quarterly-reconciliation-of-supplier-invoices-northern-region-Q4"
 PAGES: Final = {
     "jobs": "/",
+    "search": "/?q=invoices&status=PARTIAL",
+    "batch": "/actions/pause?selection=1&pick=archive-2025,payouts-2026-11",
+    "doubt": "/jobs/payouts-2026-11",
+    "doubt-chunk": "/jobs/payouts-2026-11/chunks/1",
+    "find": "/jobs/invoices-2026-11/find?q=row+4",
     "job": "/jobs/invoices-2026-11",
     "long": f"/jobs/{LONG}",
     "large": "/jobs/archive-2025",
@@ -56,6 +63,9 @@ PAGES: Final = {
 }
 #: The pictures that the documentation shows; the others are only looked at.
 SHOWN: Final = {"jobs-light", "job-light", "chunk-dark"}
+
+
+cards: Final = Dependency("cards", effect=Effect.NON_IDEMPOTENT, timeout=0.05)
 
 
 async def read_invoice(ctx: Context[Paragraph]) -> int:
@@ -82,6 +92,18 @@ async def refuse_all(_: Context[Paragraph]) -> None:
     raise PermanentError(message + "https://registers.example.com/" + "a1b2c3d4" * 30)
 
 
+@cards.call
+async def charge(cents: int) -> str:
+    """Charge a card; the answer comes too late."""
+    await asyncio.sleep(5)
+    return f"paid {cents}"
+
+
+async def pay_out(ctx: Context[Paragraph]) -> str:
+    """Pay, and leave in doubt whether that happened."""
+    return await charge(len(ctx.payload.text))
+
+
 async def ask_a_person(ctx: Context[Paragraph]) -> bool:
     """Ask whether to pay."""
     text = f"Pay back {ctx.payload.text} of ACME Ltd., received on 3 November?"
@@ -100,6 +122,11 @@ REFUSING: Final = Pipeline(
 )
 ASKING: Final = Pipeline(
     "refunds", payload=Paragraph, stages=[Stage(ask_a_person, name="approve")]
+)
+
+
+PAYING: Final = Pipeline(
+    "payouts", payload=Paragraph, stages=[Stage(pay_out, name="pay")]
 )
 
 
@@ -158,11 +185,12 @@ async def main(folder: Path) -> None:
         few = [Paragraph(text=f"supplier {n}") for n in range(30)]
         await client.submit(REFUSING, few, id=LONG, source="s3://in/suppliers.csv")
         await client.submit(ASKING, few[:3], id="refunds-2026-11", source="a program")
+        await client.submit(PAYING, few[:3], id="payouts-2026-11", source="payouts.csv")
         await break_the_fleet(client)
         access = make_access(("127.0.0.1", PORT), TOKEN)
         config = uvicorn.Config(make_app(client, access), port=PORT, log_config=None)
         server = uvicorn.Server(config)
-        pipelines = {each.name: each for each in (PIPELINE, REFUSING, ASKING)}
+        pipelines = {each.name: each for each in (PIPELINE, REFUSING, ASKING, PAYING)}
         async with worker_beside(aws, pipelines, [__name__]):
             serving = asyncio.create_task(server.serve())
             await asyncio.sleep(6)

@@ -53,7 +53,7 @@ async def test_from_a_dead_chunk_to_the_answer_that_did_not_fit(
     assert SCRIPT not in chunk + call
     assert "Score &lt;script&gt;" in call
     _, good = await page.get("/jobs/j-1/chunks/0")
-    assert "0.002 USD" in good
+    assert "$0.0020" in good
     assert "made" in (await page.get("/jobs/j-1/chunks/0/calls/1"))[1]
     status, text = await page.get("/jobs/j-1/chunks/0/calls/9")
     assert (404, True) == (status, "job.call.not_found" in text)

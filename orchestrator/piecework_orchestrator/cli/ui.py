@@ -14,6 +14,7 @@ from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.client import Client
+from piecework_orchestrator.reading.times import parse_limit
 
 #: The operator's own token; required on an address that other machines can reach.
 TOKEN = "PIECEWORK_UI_TOKEN"  # noqa: S105 -- the name of a variable
@@ -43,12 +44,21 @@ def ui(
             "--show-payloads", help="Show inputs and results to other machines, too."
         ),
     ] = False,
+    poll: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN",
+            help="The time between two reads at least, such as 10s.",
+            show_default="2s on AWS, less on this machine",
+        ),
+    ] = "",
 ) -> None:
     """Serve a web page to see jobs and mend them.
 
     The page listens on this machine only. On another address it requires a token in
     PIECEWORK_UI_TOKEN, only reads, and hides inputs and results.
     """
+    poll_s = parse_limit(poll)
 
     async def run(client: Client, out: Output) -> None:
         with naming_extras():
@@ -66,7 +76,7 @@ def ui(
                 show_payloads=show_payloads,
             )
             config = uvicorn.Config(
-                make_app(client, access), log_config=None, server_header=False
+                make_app(client, access, poll_s), log_config=None, server_header=False
             )
             config.timeout_graceful_shutdown = 5
             out.tell(f"http://{in_url(host)}:{bound}/?token={access.token}")

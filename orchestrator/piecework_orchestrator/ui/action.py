@@ -6,12 +6,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from piecework.domain.keys import JOIN_CHUNK
 from piecework.errors import UsageError
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import chunk_name
 from piecework_orchestrator.reading.job_documents import Document
 from piecework_orchestrator.reading.selection import LetterFilter
+from piecework_orchestrator.reading.times import count
 
+#: Digits of a number that no chunk has.
+MOST_DIGITS: Final = 9
 #: What an address can name beside a chunk.
 NAMES: Final = ("job", "fingerprint", "effect", "question", "pipeline", "stage")
 
@@ -67,6 +71,7 @@ class Subject:
     Attributes:
         job, fingerprint, effect, question, pipeline, stage: Empty: not given.
         chunk: The number of a chunk; None: not given.
+        picked: A selection: names of jobs, or `job/chunk`; empty: there is none.
     """
 
     job: str = ""
@@ -76,17 +81,28 @@ class Subject:
     question: str = ""
     pipeline: str = ""
     stage: str = ""
+    picked: tuple[str, ...] = ()
 
     @property
     def query(self) -> dict[str, str]:
         """The query of the address."""
         found = {name: getattr(self, name) for name in NAMES} | {"chunk": self.named}
+        found["pick"] = ",".join(self.picked)
         return {name: value for name, value in found.items() if value}
 
     @property
     def named(self) -> str:
         """Its chunk as addresses and people name it; empty: it has none."""
         return "" if self.chunk is None else str(chunk_name(self.chunk))
+
+    @property
+    def picked_chunks(self) -> dict[str, list[int]]:
+        """The numbers of the selected chunks by their job."""
+        found: dict[str, list[int]] = {}
+        for name in self.picked:
+            job, _, chunk = name.rpartition("/")
+            found.setdefault(job, []).append(chunk_number(chunk))
+        return found
 
     @property
     def one_chunk(self) -> int:
@@ -116,7 +132,24 @@ class Subject:
         words |= {"question": self.question, "pipeline": self.pipeline}
         words |= {"from stage": self.stage}
         found = [f"{word} {name}" for word, name in words.items() if name]
+        if self.picked:
+            kind = "chunk" if "/" in self.picked[0] else "job"
+            found = [count(len(self.picked), f"selected {kind}"), *found]
         return ", ".join(found) or "all jobs"
+
+
+def chunk_number(name: str) -> int:
+    """Return the number of a chunk in an address; the join has a word, as in commands.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: it is not one.
+    """
+    if name == chunk_name(JOIN_CHUNK):
+        return JOIN_CHUNK
+    if name.isascii() and name.isdigit() and len(name) < MOST_DIGITS:
+        return int(name)
+    message = f"{name[:20]} is not the number of a chunk."
+    raise UsageError(message, next_step="Choose it on the page of its job.")
 
 
 Fields = Mapping[str, str]

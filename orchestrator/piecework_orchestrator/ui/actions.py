@@ -7,6 +7,7 @@ reason. The record keeps the reason and the operator.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from piecework_orchestrator.ui import job_actions as job
@@ -14,28 +15,42 @@ from piecework_orchestrator.ui import letter_actions as letters
 from piecework_orchestrator.ui import pipeline_actions as pipelines
 from piecework_orchestrator.ui import question_actions as questions
 from piecework_orchestrator.ui.action import Action
+from piecework_orchestrator.ui.selection import (
+    Perform,
+    Show,
+    perform_each,
+    show_each,
+)
 
 UNENDED: Final = frozenset({"SUBMITTING", "RUNNING", "PAUSED"})
 UNFINISHED: Final = frozenset({"PARTIAL", "FAILED", "CANCELLED"})
 
+
+def on_jobs(
+    title: str,
+    show: Show,
+    perform: Perform,
+    offered: AbstractSet[str],
+    *,
+    is_final: bool = False,
+) -> Action:
+    """Return an action on a job, or on each of a selection of jobs."""
+    shown, performed = show_each(show, offered), perform_each(perform, offered)
+    return Action(title, shown, performed, frozenset(offered), is_final)
+
+
 #: The actions by the name in their address, in the order of a job's page.
 ACTIONS: Final = {
-    "resume": Action(
-        "Resume the job", job.preview_resume, job.resume, frozenset({"PAUSED"})
-    ),
-    "pause": Action(
-        "Pause the job", job.preview_pause, job.pause, frozenset({"RUNNING"})
-    ),
+    "resume": on_jobs("Resume the job", job.preview_resume, job.resume, {"PAUSED"}),
+    "pause": on_jobs("Pause the job", job.preview_pause, job.pause, {"RUNNING"}),
     "unpin": Action("Unpin the job", job.preview_unpin, job.unpin),
     "accept-changes": Action("Accept the changes", job.preview_accept, job.accept),
-    "retry": Action("Retry the job", job.preview_reopen, job.retry, UNFINISHED),
-    "cancel": Action(
+    "retry": on_jobs("Retry the job", job.preview_reopen, job.retry, UNFINISHED),
+    "cancel": on_jobs(
         "Cancel the job", job.preview_cancel, job.cancel, UNENDED, is_final=True
     ),
-    "delete": Action(
-        "Delete the job",
-        job.preview_delete,
-        job.delete,
+    "delete": on_jobs(
+        *("Delete the job", job.preview_delete, job.delete),
         UNFINISHED | {"SUCCEEDED"},
         is_final=True,
     ),

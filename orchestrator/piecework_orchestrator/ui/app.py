@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from piecework.domain.moments import iso
 from piecework.errors import PieceworkError
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.reading.numbers import dollars
 from piecework_orchestrator.reading.times import (
     count,
     format_ago,
@@ -39,12 +40,13 @@ from piecework_orchestrator.ui.access import (
     Request,
     Verdict,
 )
+from piecework_orchestrator.ui.job_search import SPANS, STATUSES
 from piecework_orchestrator.ui.pages import Pages
 from piecework_orchestrator.ui.tasks import Tasks
 
 HERE: Final = Path(__file__).parent
-#: From here on a number is written without a fraction; and the least amount of dollars.
-ROUNDED, SMALLEST_USD = 10, 1e-4
+#: From here on a number is written without a fraction.
+ROUNDED = 10
 #: The status and the text of a refusal.
 REFUSALS: Final = {
     Verdict.WRONG_HOST: (421, "This address does not lead to this page."),
@@ -54,10 +56,10 @@ REFUSALS: Final = {
 }
 
 
-def make_app(client: Client, access: Access) -> Starlette:
-    """Return the application."""
-    tasks = Tasks()
-    pages = Pages(client, access, tasks, make_environment(client, access.base))
+def make_app(client: Client, access: Access, poll_s: float | None = None) -> Starlette:
+    """Return the application; `poll_s` is as in `Pacing`."""
+    tasks, environment = Tasks(), make_environment(client, access.base)
+    pages = Pages(client, access, tasks, environment, poll_s)
     own = [
         Route("/", pages.overview),
         Route("/live", pages.overview_live),
@@ -65,11 +67,13 @@ def make_app(client: Client, access: Access) -> Starlette:
         Route("/jobs/{job}/live", pages.live),
         Route("/jobs/{job}/report.html", pages.report),
         Route("/jobs/{job}/results", pages.results),
+        Route("/jobs/{job}/find", pages.find),
         Route("/jobs/{job}/chunks/{chunk:int}", pages.chunk),
         Route("/jobs/{job}/chunks/{chunk:int}/calls/{call:int}", pages.call),
         Route("/jobs/{job}/chunks/{chunk}/question", pages.question),
         Route("/questions", pages.questions),
         Route("/dead-letters", pages.dead_letters),
+        Route("/causes/{fingerprint}", pages.cause),
         Route("/workers", pages.workers),
         Route("/actions/{action}", pages.action, methods=["GET", "POST"]),
         Route("/tasks/{task:int}", pages.task),
@@ -113,14 +117,17 @@ def make_environment(client: Client, base: str) -> Environment:
         "chunk": chunk_name,
         "clock": lambda moment: clock_of(moment, clock()),
         "count": count,
-        "money": money,
+        "money": dollars,
         "number": "{:,}".format,
         "span": format_span,
         "ticks": ticks,
+        "used": used,
+        "words": words,
         "compact": lambda value: json.dumps(value, ensure_ascii=False),
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     }
     found.globals |= {"base": base, "between": format_between}
+    found.globals |= {"spans": SPANS, "statuses": STATUSES}
     return found
 
 
@@ -138,11 +145,18 @@ def amount(number: float) -> str:
     return f"{number:,.0f}" if number >= ROUNDED else f"{number:.2g}"
 
 
-def money(usd: float) -> str:
-    """Return dollars; small amounts with the digits that matter."""
-    if usd >= 1:
-        return f"${usd:,.2f}"
-    return f"${usd:.2g}" if usd >= SMALLEST_USD else ("< $0.0001" if usd else "$0")
+def used(number: float, kind: str) -> str:
+    """Return an amount of `usd` or of `tokens` with its unit."""
+    return dollars(number) if kind == "usd" else count(round(number), "token")
+
+
+def words(found: Any) -> Any:
+    """Return a map or a list as people write it; any other value as it is."""
+    if isinstance(found, Mapping):
+        return ", ".join(f"{words(each)} {name}" for name, each in found.items())
+    if isinstance(found, list | tuple | set | frozenset):
+        return ", ".join(str(words(each)) for each in found)
+    return found
 
 
 def ticks(text: str) -> Markup:

@@ -42,8 +42,19 @@ SHOWN: Final = "shown"
 
 async def letters_of(client: Client, subject: Subject) -> list[DeadLetterRow]:
     """Return the open dead letters of a subject that can be read, the newest first."""
+    if subject.picked:
+        return await picked_letters(client, subject)
     of = client.job(subject.job) if subject.job else client
     return await of.dead_letters(unreadable=[], **subject.filters)
+
+
+async def picked_letters(client: Client, subject: Subject) -> list[DeadLetterRow]:
+    """Return the open dead letters of selected chunks, the newest first."""
+    found: list[DeadLetterRow] = []
+    for job, chunks in subject.picked_chunks.items():
+        filters = subject.filters | {"chunks": chunks}
+        found += await client.job(job).dead_letters(unreadable=[], **filters)
+    return sorted(found, key=lambda letter: letter.dead_lettered_at, reverse=True)
 
 
 async def shown_letters(

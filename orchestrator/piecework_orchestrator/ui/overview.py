@@ -33,6 +33,7 @@ from piecework_orchestrator.reading.job_documents import (
 )
 from piecework_orchestrator.reading.job_list import progress_of
 from piecework_orchestrator.reading.selection import left_out
+from piecework_orchestrator.ui.job_search import JobSearch
 from piecework_orchestrator.ui.pacing import Pacing
 
 #: Read units a second of the first page, of each explained job, and of their costs.
@@ -45,7 +46,8 @@ MAX_READ: Final = 500
 MAX_COST_CHUNKS: Final = 20_000
 MINUTE_S: Final = 60
 #: Seconds for which an ended job is shown as it was read: it may be retried elsewhere.
-ENDED_S: Final = 300.0
+#: And an open one: a search reads the same jobs again at once.
+ENDED_S, OPEN_S = 300.0, 0.4
 
 
 @dataclass(slots=True)
@@ -54,18 +56,22 @@ class Overview:
 
     client: Client
     pacing: Pacing
-    #: Ended jobs, each with the time of its read.
-    _ended: dict[str, tuple[float, Document]] = field(default_factory=dict)
+    #: Jobs, each with the time until which it is shown as it was read.
+    _known: dict[str, tuple[float, Document]] = field(default_factory=dict)
 
     @property
     def rt(self) -> Runtime:
         """The deployment."""
         return self.client.runtime
 
-    async def read(self) -> Document:
-        """Return what the page shows."""
+    async def read(self, wanted: JobSearch) -> Document:
+        """Return what the page shows, with the jobs that match."""
         parts: Document = await self.pacing.get("overview", self._read, PAGE_UNITS)
         jobs = parts["jobs"]
+        shown = jobs, parts["more"]
+        if not wanted.matches_all:
+            key = ("jobs", wanted)
+            shown = await self.pacing.get(key, lambda: self._jobs(wanted), PAGE_UNITS)
         active = [job for job in jobs if not job["ended"]]
         explained = [await self._explain(job) for job in active[:MAX_EXPLAINED]]
         cost = await self.pacing.get("cost", lambda: self._cost(jobs), COST_UNITS)
@@ -73,6 +79,10 @@ class Overview:
         waits = [each["due_since"] for each in explained if each["due_since"]]
         return {
             **parts,
+            "shown": shown[0],
+            "more_shown": shown[1],
+            "search": wanted,
+            "known_pipelines": sorted({*pipelines_of(parts), wanted.pipeline} - {""}),
             "explained": {each["job"]: each for each in explained},
             "active": len(active),
             "rate": sum(rates) if rates else None,
@@ -87,7 +97,7 @@ class Overview:
     async def _read(self) -> Document:
         """Read the jobs, the causes of open dead letters, and the fleet."""
         (jobs, more), (causes, left), fleet, reports, hooks = await asyncio.gather(
-            self._jobs(),
+            self._jobs(JobSearch()),
             read_causes(self.client),
             if_readable(read_fleet(self.rt.table)),
             if_readable(read_reports(self.rt.table)),
@@ -152,14 +162,15 @@ class Overview:
             {s.pipeline: s async for s in self.rt.pipelines.of_tenant(tenant)},
         )
 
-    async def _jobs(self) -> tuple[list[Document], bool]:
-        """Return the newest jobs, the newest first, and whether there may be more."""
+    async def _jobs(self, wanted: JobSearch) -> tuple[list[Document], bool]:
+        """Return the jobs that match, the newest first, and whether more may do so."""
         found: list[Document] = []
-        left = MAX_READ
-        async for ref in self.rt.jobs.listed(self.rt.settings.tenant):
+        left, since = MAX_READ, wanted.since_at(self.rt.clock())
+        tenant, pipeline = self.rt.settings.tenant, wanted.pipeline or "*"
+        async for ref in self.rt.jobs.listed(tenant, pipeline, since):
             if len(found) == MAX_JOBS or not left:
                 return found, True
-            if job := await self._job(ref):
+            if (job := await self._job(ref)) and wanted.matches(job):
                 found.append(job)
             left -= 1
         return found, False
@@ -167,27 +178,27 @@ class Overview:
     async def _job(self, ref: JobRef) -> Document:
         """Return a job with its progress; empty: it cannot be read."""
         now = self.rt.clock()
-        at, known = self._ended.get(ref.job, (0.0, {}))
-        if now - at < ENDED_S:
+        until, known = self._known.get(ref.job, (0.0, {}))
+        if now < until:
             return known
         try:
             job = await self.rt.jobs.read(ref)
         except SchemaTooNewError:
             return {}
         if job is None or job.status.gone:
-            self._ended[ref.job] = now, {}
+            self._known[ref.job] = now + ENDED_S, {}
             return {}
         facts = job_facts(job, now) | await progress_of(self.rt, job)
         facts["ended"] = job.status.ended
-        self._ended.pop(ref.job, None)
-        if job.status.ended:
-            self._ended[ref.job] = now, facts
+        facts["effects_in_doubt"] = job.effects_in_doubt
+        self._known[ref.job] = now + (ENDED_S if job.status.ended else OPEN_S), facts
         return facts
 
     def forget(self) -> None:
         """Read the jobs again: an operator changed one."""
-        self._ended.clear()
+        self._known.clear()
         self.pacing.forget("overview")
+        self.pacing.forget_kind("jobs")
 
     async def _explain(self, job: Document) -> Document:
         """Return the first finding of a job, its throughput, and what is overdue."""
@@ -251,6 +262,12 @@ async def read_causes(client: Client) -> tuple[list[Document] | None, str]:
     damaged: list[ChunkRef] = []
     letters = await if_readable(client.dead_letters(unreadable=damaged))
     return None if letters is None else group_by_cause(letters), left_out(damaged)
+
+
+def pipelines_of(parts: Document) -> set[str]:
+    """Return the pipelines that the first page names."""
+    of_jobs = {job["pipeline"] for job in parts["jobs"]}
+    return of_jobs | {each["pipeline"] for each in parts["pipelines"]}
 
 
 def dependencies(fleet: FleetRecord) -> list[Document]:

@@ -1,12 +1,14 @@
 """Reads that all open pages share, each repeated no sooner than its price allows.
 
-The meter of the process says how many read units a read took. So a page of any size
-costs about the same: a large job is read less often.
+On AWS the meter of the process says how many read units a read took. So a page of any
+size costs about the same: a large job is read less often. A store on this machine costs
+nothing but time: it is read again within a second, and at rest for most of the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -17,8 +19,10 @@ from piecework.runtime import Runtime
 
 R = TypeVar("R")
 
-#: Seconds between two reads at least.
-POLL_S: Final = 2.0
+#: Seconds between two reads at least: on AWS, and of a store on this machine.
+POLL_S, LOCAL_POLL_S = 2.0, 0.5
+#: A store on this machine is at rest for so many times the duration of a read.
+REST: Final = 4.0
 #: Reads that are kept at most; those of the oldest are dropped first.
 MAX_KEPT: Final = 500
 #: The operations that take read units.
@@ -37,11 +41,31 @@ class Kept:
 
 @dataclass(slots=True)
 class Pacing:
-    """The reads of one start of the page."""
+    """The reads of one start of the page.
+
+    Attributes:
+        chosen_s: Seconds between two reads at least, as an operator has chosen; None:
+            by the store.
+        timer: Measures how long a read takes, in seconds.
+    """
 
     rt: Runtime
+    chosen_s: float | None = None
+    timer: Callable[[], float] = time.monotonic
     _kept: dict[Hashable, Kept] = field(default_factory=dict)
     _locks: dict[Hashable, asyncio.Lock] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether reads are free: the store is on this machine, no operator chose."""
+        return self.chosen_s is None and not self.rt.cost.trusted
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two reads at least."""
+        if self.chosen_s is not None:
+            return self.chosen_s
+        return LOCAL_POLL_S if self.is_local else POLL_S
 
     async def get(
         self,
@@ -66,11 +90,13 @@ class Pacing:
             now = self.rt.clock()
             if kept and kept.state == state and (final or now < kept.at + kept.for_s):
                 return kept.value  # type: ignore[no-any-return]
-            before = read_units(self.rt.cost)
+            before, began = read_units(self.rt.cost), self.timer()
             value = await read()
             units = max(0.0, read_units(self.rt.cost) - before)
+            took_s = self.timer() - began
             self._kept.pop(key, None)
-            for_s = max(POLL_S, units / units_per_s)
+            price_s = REST * took_s if self.is_local else units / units_per_s
+            for_s = max(self.poll_s, price_s)
             self._kept[key] = Kept(state, value, now, for_s)
             if len(self._kept) > MAX_KEPT:
                 oldest = next(iter(self._kept))
@@ -82,10 +108,16 @@ class Pacing:
         """Read something again at the next request."""
         self._kept.pop(key, None)
 
+    def forget_kind(self, kind: str) -> None:
+        """Read everything again whose key is a tuple that begins with this word."""
+        for key in [key for key in self._kept if isinstance(key, tuple)]:
+            if key[0] == kind:
+                self.forget(key)
+
     def for_s(self, key: Hashable) -> float:
         """Return the seconds for which a read is shown."""
         kept = self._kept.get(key)
-        return kept.for_s if kept else POLL_S
+        return kept.for_s if kept else self.poll_s
 
 
 def read_units(meter: CostMeter) -> float:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
@@ -17,12 +17,18 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from piecework.domain.job import Job
 from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.moments import moment
 from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
-from piecework.explain.situation import if_readable
+from piecework.explain.situation import IN_DOUBT, if_readable
+from piecework.store.completion import all_chunks
 from piecework_orchestrator.client import Client
-from piecework_orchestrator.dead_letters.letters import chunk_name, dead_letter_document
+from piecework_orchestrator.dead_letters.letters import (
+    dead_letter_document,
+    group_by_cause,
+)
 from piecework_orchestrator.reading.call_documents import (
     call_document,
     call_documents,
@@ -30,6 +36,7 @@ from piecework_orchestrator.reading.call_documents import (
 from piecework_orchestrator.reading.chunk_documents import chunk_document
 from piecework_orchestrator.reading.events import job_events
 from piecework_orchestrator.reading.job_documents import (
+    MAX_READ_CHUNKS,
     Document,
     job_facts,
     require_job,
@@ -38,21 +45,36 @@ from piecework_orchestrator.reading.selection import left_out
 from piecework_orchestrator.reading.timeline import chunk_timeline
 from piecework_orchestrator.results.results import ended_chunks, result_json
 from piecework_orchestrator.ui.access import Access
-from piecework_orchestrator.ui.action import NAMES, Action, Subject
+from piecework_orchestrator.ui.action import (
+    MOST_DIGITS,
+    NAMES,
+    Action,
+    Subject,
+    chunk_number,
+)
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to
+from piecework_orchestrator.ui.chart import Chart, make_chart
 from piecework_orchestrator.ui.grid import make_grid
+from piecework_orchestrator.ui.job_search import JobSearch
 from piecework_orchestrator.ui.overview import Overview, read_causes, read_workers
-from piecework_orchestrator.ui.pacing import POLL_S, Pacing
+from piecework_orchestrator.ui.pacing import Pacing
 from piecework_orchestrator.ui.question_actions import MAX_QUESTIONS, list_questions
-from piecework_orchestrator.ui.reading import JobReads, read_values
+from piecework_orchestrator.ui.reading import ChunkTable, JobReads, read_values
+from piecework_orchestrator.ui.selection import MAX_PICKED
 from piecework_orchestrator.ui.tasks import Tasks
 from piecework_orchestrator.ui.timeline import make_timeline, make_waterfall
 
 #: Results on their page, and characters of each.
 MAX_RESULTS, MAX_RESULT_LENGTH = 200, 2_000
-#: Digits of a number that no chunk has.
-MOST_DIGITS: Final = 9
+#: Chunks that a search for a label lists.
+MAX_FOUND: Final = 100
+#: Chunks that the page of a cause lists.
+MAX_OF_CAUSE: Final = MAX_PICKED
 STYLES: Final = Path(__file__).with_name("static") / "style.css"
+#: The parts of the first page that follow the fleet, as templates and as elements.
+FLEET_PARTS: Final = ("fleet", "jobs", "rest")
+#: The parts of a job's page that follow it, as templates and as elements of the page.
+LIVE_PARTS: Final = ("summary", "doubt", "chart", "chunks")
 #: A saved page has no actions.
 SAVED: Final = Access(frozenset(), "", actions=False, payloads=False)
 #: Milliseconds after which the browser connects again to a closed stream.
@@ -67,32 +89,41 @@ class Pages:
     access: Access
     tasks: Tasks
     environment: Environment
+    poll_s: float | None = None
     jobs: JobReads = field(init=False)
     fleet: Overview = field(init=False)
 
     def __post_init__(self) -> None:
         """Share the reads of all open pages."""
-        pacing = Pacing(self.client.runtime)
+        pacing = Pacing(self.client.runtime, self.poll_s)
         object.__setattr__(self, "jobs", JobReads(self.client.runtime, pacing))
         object.__setattr__(self, "fleet", Overview(self.client, pacing))
 
     # ── read ──────────────────────────────────────────────────────────────────
 
-    async def overview(self, _: Request) -> Response:
-        """Show the newest jobs, the causes of dead letters, and the fleet."""
-        parts = await self.fleet.read()
+    async def overview(self, request: Request) -> Response:
+        """Show the jobs that match, the causes of dead letters, and the fleet."""
+        wanted = JobSearch.read(request.query_params)
+        parts = await self.fleet.read(wanted)
         refresh_s = self.fleet.refresh_s()
         return self._page("overview.html", **parts, refresh_s=refresh_s)
 
-    async def overview_live(self, _: Request) -> Response:
+    async def overview_live(self, request: Request) -> Response:
         """Stream the first page whenever it was read again."""
+        wanted = JobSearch.read(request.query_params)
 
         async def updates() -> AsyncIterator[str]:
             yield f"retry: {RETRY_MS}\n\n"
+            shown: dict[str, str] = {}
             while True:
                 await asyncio.sleep(self.fleet.refresh_s())
-                text = self._render("fleet.html", **await self.fleet.read())
-                yield update_of({"overview": text})
+                parts = await self.fleet.read(wanted)
+                now = {
+                    name: self._render(f"{name}.html", **parts) for name in FLEET_PARTS
+                }
+                if changed := changes(shown, now):
+                    yield update_of(changed)
+                shown = now
 
         return StreamingResponse(updates(), media_type="text/event-stream")
 
@@ -134,6 +165,29 @@ class Pages:
         job = job_facts(record, rt.clock())
         return self._page("results.html", job=job, rows=rows, most=MAX_RESULTS)
 
+    async def find(self, request: Request) -> Response:
+        """Lead to the chunk of a number, or show those whose label has some words."""
+        rt, words = self.client.runtime, request.query_params.get("q", "").strip()
+        record = await require_job(rt, request.path_params["job"])
+        if words.isascii() and words.isdigit() and len(words) < MOST_DIGITS:
+            place = f"{self.access.base}/jobs/{record.ref.job}/chunks/{int(words)}"
+            return Response(status_code=303, headers={"Location": place})
+        searched = min(record.chunks, MAX_READ_CHUNKS)
+        rows: list[Document] = []
+        async for chunk in all_chunks(rt.table, record.ref, searched):
+            if words.lower() in chunk.label.lower():
+                rows.append(chunk.facts)
+            if len(rows) > MAX_FOUND:
+                break
+        return self._page(
+            "find.html",
+            job=job_facts(record, rt.clock()),
+            words=words,
+            rows=rows[:MAX_FOUND],
+            more=len(rows) > MAX_FOUND,
+            searched=searched,
+        )
+
     async def chunk(self, request: Request) -> Response:
         """Show one chunk."""
         rt = self.client.runtime
@@ -159,6 +213,7 @@ class Pages:
                 (c["call"] for c in reversed(calls) if c["end"] == "failed"), 0
             ),
             letter=letter,
+            doubtful=doubtful_of(chunk),
             values=values,
         )
 
@@ -175,6 +230,20 @@ class Pages:
         causes, left = await read_causes(self.client)
         return self._page("dead_letters.html", causes=causes, left_out=left)
 
+    async def cause(self, request: Request) -> Response:
+        """Show the chunks of a cause of dead letters, to choose among them."""
+        mark, damaged = request.path_params["fingerprint"], list[ChunkRef]()
+        letters = await self.client.dead_letters(fingerprint=mark, unreadable=damaged)
+        if not letters:
+            raise HTTPException(404, "No open dead letter has this cause any more.")
+        cause, *_ = group_by_cause(letters)
+        return self._page(
+            "cause.html",
+            cause=cause,
+            rows=[letter.facts for letter in letters[:MAX_OF_CAUSE]],
+            left_out=left_out(damaged),
+        )
+
     async def questions(self, request: Request) -> Response:
         """Show the open questions of the tenant, or of a job."""
         job = request.query_params.get("job", "")
@@ -187,7 +256,7 @@ class Pages:
         """Show one question, with the form of its answer if actions are allowed."""
         place = request.path_params
         name = request.query_params.get("name", "")
-        subject = Subject(place["job"], read_chunk(place["chunk"]), question=name)
+        subject = Subject(place["job"], chunk_number(place["chunk"]), question=name)
         return await self._preview(ACTIONS["answer"], subject)
 
     async def workers(self, _: Request) -> Response:
@@ -260,7 +329,6 @@ class Pages:
         record, facts = await self.jobs.record(request.path_params["job"])
         # One after the other: the meter tells what each read takes.
         parts = await self._parts(record, facts)
-        effects = await self.jobs.effects(record) if record.status.ended else []
         events = await job_events(rt, record, parts["table"].claims)
         damaged: list[ChunkRef] = []
         job = self.client.job(record.ref.job)
@@ -268,7 +336,6 @@ class Pages:
         return {
             **parts,
             "events": events,
-            "effects": effects,
             "letters": len(letters),
             "left_out": left_out(damaged),
             "is_open": not record.status.ended,
@@ -280,10 +347,12 @@ class Pages:
         """Return the parts of a job's page that change while it runs."""
         rt, table = self.client.runtime, await self.jobs.table(record)
         return {
+            "effects": await self.jobs.effects(record, table),
             "job": job_facts(record, rt.clock()) | facts,
             "ended": max(facts["ended_chunks"], table.ended),
             "table": table,
             "grid": make_grid(table.statuses),
+            "chart": chart_of(record, table),
             "age_s": rt.clock() - table.read_at,
         }
 
@@ -294,20 +363,14 @@ class Pages:
         while True:
             record, facts = await self.jobs.record(job)
             parts = await self._parts(record, facts)
-            now = {
-                name: self._render(f"{name}.html", **parts)
-                for name in ("summary", "chunks")
-            }
-            changed = {
-                name: text for name, text in now.items() if shown.get(name) != text
-            }
-            if changed:
+            now = {name: self._render(f"{name}.html", **parts) for name in LIVE_PARTS}
+            if changed := changes(shown, now):
                 yield update_of(changed)
-                shown = now
+            shown = now
             if record.status.ended:
                 yield "event: ended\ndata: {}\n\n"
                 return
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(self.jobs.pacing.poll_s)
 
     async def _preview(
         self,
@@ -346,6 +409,27 @@ class Pages:
         return self.environment.get_template(name).render(shared | context)
 
 
+def chart_of(job: Job, table: ChunkTable) -> Chart | None:
+    """Return the chart of a job since its submit; None: it cannot be drawn."""
+    if table.history is None:
+        return None
+    ended = moment(job.finished_at) if job.status.ended else table.read_at
+    return make_chart(table.history, moment(job.created_at), ended)
+
+
+def doubtful_of(chunk: Document) -> list[Document]:
+    """Return the effects of a chunk that an operator may resolve."""
+    if not ChunkStatus(chunk["status"]).ended:
+        return []
+    found = (row for row in chunk["effects"] if row["state"] in IN_DOUBT)
+    return [row | {"chunk": chunk["chunk"]} for row in found]
+
+
+def changes(shown: dict[str, str], now: dict[str, str]) -> dict[str, str]:
+    """Return the parts of a page that differ from those that were sent before."""
+    return {name: text for name, text in now.items() if shown.get(name) != text}
+
+
 def update_of(parts: dict[str, str]) -> str:
     """Return the event that replaces parts of a page."""
     return f"event: update\ndata: {json.dumps(parts)}\n\n"
@@ -355,24 +439,19 @@ def read_subject(request: Request) -> Subject:
     """Return what an action is about.
 
     Raises:
-        HTTPException: It names no chunk.
+        UsageError: `cli.usage.invalid`: it names no chunk, nothing of a selection was
+            selected, or too much.
     """
     query = request.query_params
-    chunk = read_chunk(query["chunk"]) if query.get("chunk") else None
-    return Subject(chunk=chunk, **{name: query.get(name, "") for name in NAMES})
-
-
-def read_chunk(name: str) -> int:
-    """Return the number of a chunk in an address; the join has a word, as in commands.
-
-    Raises:
-        HTTPException: It is not one.
-    """
-    if name == chunk_name(JOIN_CHUNK):
-        return JOIN_CHUNK
-    if name.isascii() and name.isdigit() and len(name) < MOST_DIGITS:
-        return int(name)
-    raise HTTPException(400, f"{name[:20]} is not the number of a chunk.")
+    chunk = chunk_number(query["chunk"]) if query.get("chunk") else None
+    texts = (text for found in query.getlist("pick") for text in found.split(","))
+    picked = tuple(dict.fromkeys(filter(None, texts)))
+    if len(picked) > MAX_PICKED or ("selection" in query and not picked):
+        most = f"Select one at least, and {MAX_PICKED} at most."
+        message = "Nothing is selected." if not picked else "Too much is selected."
+        raise UsageError(message, next_step=most)
+    named = {name: query.get(name, "") for name in NAMES}
+    return Subject(chunk=chunk, picked=picked, **named)
 
 
 def address_of(action: Action, subject: Subject) -> str:
@@ -390,8 +469,10 @@ def back_to(subject: Subject) -> str:
     """Return the address, below the base, from which an action was chosen."""
     if subject.question:
         return "/questions"
-    if subject.pipeline:
+    if subject.pipeline or (subject.picked and "/" not in subject.picked[0]):
         return "/"
+    if not subject.job and subject.fingerprint:
+        return f"/causes/{quote(subject.fingerprint, safe='')}"
     if not subject.job:
         return "/dead-letters"
     page = "" if subject.chunk in {None, JOIN_CHUNK} else f"/chunks/{subject.chunk}"

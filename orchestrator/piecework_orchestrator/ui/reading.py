@@ -6,6 +6,7 @@ chunks of a job are read again after a time in proportion to their number.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,36 +22,42 @@ from piecework.domain.states import ChunkStatus
 from piecework.domain.strict_json import Bounds, read_json
 from piecework.errors import PieceworkError
 from piecework.explain.finish_time import ChunkTimes
-from piecework.explain.situation import OpenChunks, read_situation
-from piecework.explain.waiting import wait_of
+from piecework.explain.situation import (
+    IN_DOUBT,
+    OpenChunks,
+    Situation,
+    read_situation,
+)
 from piecework.runtime import Runtime
+from piecework.store.checkpoints import read_effects
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.dead_letters import MOST_LETTERS, DeadLetters
 from piecework.store.paid import Paid, usage_of
 from piecework_orchestrator.cost.job import bill_for_page, is_recorded
 from piecework_orchestrator.dead_letters.letters import read_payload
-from piecework_orchestrator.operate.effects import effects_in_doubt
-from piecework_orchestrator.reading.chunk_documents import require_chunk
+from piecework_orchestrator.reading.chunk_documents import (
+    effect_document,
+    require_chunk,
+)
 from piecework_orchestrator.reading.events import ClaimEvents
 from piecework_orchestrator.reading.job_documents import (
     MAX_READ_CHUNKS,
     Document,
     budget_facts,
     explanation,
+    read_certificate_head,
     require_job,
 )
 from piecework_orchestrator.reading.job_list import progress_of
 from piecework_orchestrator.reading.large_jobs import count_large
 from piecework_orchestrator.results.results import read_group, result_json
+from piecework_orchestrator.ui.attention import Lists
+from piecework_orchestrator.ui.chart import JobHistory
 from piecework_orchestrator.ui.pacing import Pacing
 
 #: Read units a second for the item of a job, and for its chunks.
 RECORD_UNITS, CHUNK_UNITS = 0.5, 0.4
 MINUTE_S: Final = 60
-#: Chunks in the list of those that need attention, for each status.
-MAX_LISTED = 50
-#: The statuses of the chunks that are listed below the grid.
-LISTED: Final = (ChunkStatus.DEAD, ChunkStatus.RUNNING, ChunkStatus.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,15 @@ class ChunkTable:
         statuses: The status of each chunk, by number.
         codes: How many chunks ended with each error code.
         versions: How many chunks were claimed last by each code version.
-        listed: The first chunks of each status in `LISTED`, as documents.
+        lists: The first chunks that need a person, and those at work.
+        at_work: How many live workers have which code version of its pipeline; None:
+            cannot be read.
         explained: Why the job has not ended, and when it probably ends.
         rate: Chunks that end in a minute; None: not known.
-        bill: What it has cost, without the calls of present claims; None: not known.
+        used: What its calls used, those of running chunks until the last renewal of
+            their leases. Of a large job None; after its end, only their number.
+        bill: What it has cost so far; None: not known.
+        history: When its chunks ended and failed; None: of a large job, not read.
         claims: The takeovers and the waits of its chunks.
         read_at: Epoch seconds.
     """
@@ -72,10 +84,13 @@ class ChunkTable:
     statuses: Sequence[str]
     codes: Counter[str]
     versions: Counter[str]
-    listed: Sequence[Document]
+    lists: Lists
+    at_work: Counter[str] | None
     explained: Document
     rate: float | None
+    used: CallUsage | None
     bill: Document | None
+    history: JobHistory | None
     claims: ClaimEvents
     read_at: float
 
@@ -124,14 +139,19 @@ class JobReads:
             final=final,
         )
 
-    async def effects(self, job: Job) -> list[Document]:
-        """Return the effects in doubt of an ended job, as they were read last."""
+    async def effects(self, job: Job, table: ChunkTable) -> list[Document]:
+        """Return the effects in doubt of ended chunks and of the join.
+
+        The job may run again meanwhile. A chunk that a worker holds resolves its own.
+        """
+        refs = table.lists.doubtful
 
         async def read() -> list[Document]:
-            return [row async for row in effects_in_doubt(self.rt, job)]
+            found = await asyncio.gather(*(in_doubt_of(self.rt, ref) for ref in refs))
+            return [row for rows in found for row in rows]
 
-        key = ("effects", job.ref.job)
-        return await self.pacing.get(key, read, CHUNK_UNITS, state=job.gen)
+        key, state = ("effects", job.ref.job), (job.gen, tuple(refs))
+        return await self.pacing.get(key, read, CHUNK_UNITS, state=state)
 
     def forget(self, job: str) -> None:
         """Read a job again at the next request: an operator changed it."""
@@ -150,11 +170,11 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     statuses: list[str] = []
     codes: Counter[str] = Counter()
     versions: Counter[str] = Counter()
-    listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
     open_, paid = OpenChunks(ChunkTimes(job.gen)), Paid(job.join_usage)
-    read_at, claims = rt.clock(), ClaimEvents()
+    read_at, claims, history = rt.clock(), ClaimEvents(), JobHistory()
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    stopped = await letters.stopped_keys(job)
+    closed = (await letters.count(job.ref, MOST_LETTERS)).discarded
+    lists = Lists(read_at, closed, await letters.stopped_keys(job))
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         open_.add(chunk)
         claims.add(chunk)
@@ -164,22 +184,32 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
         versions[chunk.code_version] += 1
         if chunk.status.ended and chunk.error_code:
             codes[chunk.error_code] += 1
-        if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
-            wait = wait_of(chunk, read_at, stopped)
-            listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
-    rows = [row for status in LISTED for row in listed[str(status)]]
+        lists.add(chunk)
+        history.add(chunk, read_at)
     if job.status.ended:
         join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
         if join is not None and join.gen == job.gen:
             paid.add(join, await usage_so_far(rt, join))
     situation = await read_situation(rt, job, open_)
+    lists.add_join(situation.join)
     found = situation.throughput
     rate = None if found is None else found.rate * MINUTE_S
     bill = await bill_for_page(rt, job, paid)
     explained = explanation(situation)
     del versions[""]  # never claimed, or by a worker that could not tell
     return ChunkTable(
-        statuses, codes, versions, rows, explained, rate, bill, claims, read_at
+        statuses,
+        codes,
+        versions,
+        lists,
+        versions_at_work(situation),
+        explained,
+        rate,
+        paid.usage,
+        bill,
+        history,
+        claims,
+        read_at,
     )
 
 
@@ -200,34 +230,66 @@ async def read_large_table(rt: Runtime, job: Job) -> ChunkTable:
         statuses[first : first + size] = [str(ChunkStatus.SUCCEEDED)] * size
     for number in letters.dead:
         statuses[number] = str(ChunkStatus.DEAD)
-    listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
+    lists = Lists(read_at, letters.discarded)
     for chunk in counted.chunks:
         claims.add(chunk)
-        status = statuses[chunk.ref.chunk] = str(chunk.status)
-        if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
-            wait = wait_of(chunk, read_at, frozenset())
-            listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
-    rows = [row for status in LISTED for row in listed[str(status)]]
+        statuses[chunk.ref.chunk] = str(chunk.status)
+        lists.add(chunk)
+    read = {chunk.ref.chunk for chunk in counted.chunks}
+    lists.add_letters(
+        job.ref, {n: code for n, code in letters.dead.items() if n not in read}
+    )
     situation = await read_situation(rt, job)
+    lists.add_join(situation.join)
     found = situation.throughput
     return ChunkTable(
         statuses,
         letters.codes,
         counted.by_version,
-        rows,
+        lists,
+        versions_at_work(situation),
         explanation(situation),
         None if found is None else found.rate * MINUTE_S,
+        await used_by_ended(rt, job),
+        None,
         None,
         claims,
         read_at,
     )
 
 
+async def used_by_ended(rt: Runtime, job: Job) -> CallUsage | None:
+    """Return the calls of a large job by its certificate; None: it has not ended."""
+    head = await read_certificate_head(rt, job)
+    calls = (head or {}).get("calls")
+    return CallUsage({"paid": {"": [calls["paid"], 0, 0, 0]}}) if calls else None
+
+
+def versions_at_work(situation: Situation) -> Counter[str] | None:
+    """Return how many live workers have which code version of a job's pipeline."""
+    if situation.workers is None:
+        return None
+    live = [row for row in situation.workers if row.is_live(situation.now)]
+    found = Counter(row.code_versions.get(situation.job.pipeline, "") for row in live)
+    del found[""]  # without the pipeline, or unable to tell
+    return found
+
+
+async def in_doubt_of(rt: Runtime, ref: ChunkRef) -> list[Document]:
+    """Return the effects in doubt of a chunk, the oldest first."""
+    rows = [row for row in await read_effects(rt.table, ref) if row.state in IN_DOUBT]
+    found = [{"chunk": ref.chunk, **effect_document(row)} for row in rows]
+    return sorted(found, key=lambda row: str(row["started_at"]))
+
+
 async def usage_so_far(rt: Runtime, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
-    """Return what the settled and the lost claims of a chunk used; see `usage_of`."""
+    """Return what the claims of a chunk used; the present one until its last renewal.
+
+    See `usage_of`.
+    """
     if chunk.lost_fences and chunk.status is not ChunkStatus.RUNNING:
         return await usage_of(rt.table, chunk)
-    return chunk.call_usage, CallUsage()
+    return chunk.usage_so_far, CallUsage()
 
 
 # ── the payload and the result of a chunk ─────────────────────────────────────

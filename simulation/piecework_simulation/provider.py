@@ -153,6 +153,7 @@ class Provider:
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
         answered: The answers of each chunk's calls.
+        charged: The executions of each chunk's pure calls: each of them costs money.
         sharing: The chunks with a call that may be equal to one of another chunk.
         numbered: The names of the numbers that chunks requested, by their calls.
     """
@@ -180,6 +181,7 @@ class Provider:
     waits_end_at: float = 0.0
     paid: int = 0
     answered: Counter[ChunkKey] = field(default_factory=Counter)
+    charged: Counter[ChunkKey] = field(default_factory=Counter)
     sharing: set[ChunkKey] = field(default_factory=set)
     paid_twice: int = 0
     numbered: dict[str, str] = field(default_factory=dict)
@@ -316,6 +318,8 @@ class Provider:
         self.world.note(None, f"outside: {outgoing.dependency.name} {name}", None)
         if entry.effect is Effect.PURE:
             self.paid_twice += entry.executions > 1
+            scope = outgoing.scope
+            self.charged[scope.tenant, scope.job, scope.chunk] += 1
             return
         if outgoing.stream:
             self.check_key(outgoing, key)

@@ -154,6 +154,10 @@ def a_call_is_billed_too_often(_: World, invariants: Invariants) -> None:
     alter_chunk(invariants, call_usage={"paid": {"model": [99]}})
 
 
+def a_call_is_not_billed(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, call_usage={})
+
+
 #: The message of a checker, and the change that must cause it.
 ENDS: dict[str, Tamper] = {
     "L1: {name}/{number} is {item['status']}": a_chunk_is_left_open,
@@ -180,4 +184,5 @@ ENDS: dict[str, Tamper] = {
     "I22: {ref.job} left the row {row['sk']}": a_deleted_job_is_still_there,
     "I22: {ref.job} left the object {name}": a_deleted_job_is_still_there,
     "I28: {job}/{number} bills {calls} calls": a_call_is_billed_too_often,
+    "I28: {job}/{number} bills {known} calls of {charged}": a_call_is_not_billed,
 }

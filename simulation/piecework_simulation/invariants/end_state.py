@@ -184,8 +184,11 @@ def check_effects(world: World, invariants: Invariants) -> None:
 
 
 def check_bills(world: World, invariants: Invariants) -> None:
-    """Check that no chunk's usage has a call more often than it was answered.
+    """Check that no bill has a call more often than it was answered, or less.
 
+    Each execution of a pure call costs money: it is paid, or possibly paid. What a
+    lost claim had in flight is known once a later one has made these calls, so only a
+    chunk that has succeeded is sure to have them all.
     The check skips a chunk with a call that may be equal to one of another chunk. Two
     of its claims may each count the one answer.
     """
@@ -207,6 +210,13 @@ def check_bills(world: World, invariants: Invariants) -> None:
             calls = usage.total("paid")["calls"]
             if calls > provider.answered[name]:
                 invariants.report_violation(f"I28: {job}/{number} bills {calls} calls")
+            charged = provider.charged[name]
+            known = calls + usage.total("possibly_paid")["calls"]
+            succeeded = checker.item["status"] == ChunkStatus.SUCCEEDED
+            if succeeded and charged > known:
+                invariants.report_violation(
+                    f"I28: {job}/{number} bills {known} calls of {charged}"
+                )
 
 
 def check_deleted(world: World, invariants: Invariants, ref: JobRef) -> None:

@@ -84,8 +84,13 @@ async def show_again(
     out: Output,
     chunks: AsyncIterator[tuple[Job, Chunk]],
     wanted: RunAgain | None,
+    *,
+    dry: bool,
 ) -> RunAgainPreview | None:
-    """Show what running chunks again repeats, before anything is changed."""
+    """Show what running chunks again repeats, before anything is changed.
+
+    `dry`: nothing will be.
+    """
     if wanted is None:
         return None
     found = await preview_run_again(rt, chunks, wanted)
@@ -99,10 +104,12 @@ async def show_again(
         out.rows(found.kinds, COLUMNS, "")
     more = "" if found.exact else "; only the first chunks were read"
     verb = "take the new value of" if wanted.value is not None else "run again from"
+    mood = "would" if dry else "will"
+    again = found.again - found.refused.total()
     out.say(
-        f"{count(found.again, 'chunk')} would {verb} stage {wanted.stage}, and "
-        f"{count(found.as_usual, 'chunk')} would continue without it{more}"
+        f"{count(again, 'chunk')} {mood} {verb} stage {wanted.stage}, and "
+        f"{count(found.as_usual, 'chunk')} {mood} continue without it{more}"
     )
     for code, number in found.refused.items():
-        out.say(f"{count(number, 'chunk')} would be refused: {code}")
+        out.say(f"{count(number, 'chunk')} {mood} be refused, with its job: {code}")
     return found

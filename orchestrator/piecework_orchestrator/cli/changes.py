@@ -72,10 +72,10 @@ def accept_changes(
         handle = client.job(job)
         found = await handle.changes()
         if dry_run:
-            show_preview(out, found)
+            show_preview(out, found, "would")
             return
         if out.table and (found["waiting"] or found["dead"]):
-            show_preview(out, found)
+            show_preview(out, found, "will")
         record = await require_job(handle.rt, job)
         if warning := await unreported(handle.rt, record, code_version):
             out.say(f"warning: {warning}")
@@ -94,8 +94,8 @@ def accept_changes(
     run_client(run, output, before=check)
 
 
-def show_preview(out: Output, found: dict[str, Any]) -> None:
-    """Show what an acceptance does to each kind of act."""
+def show_preview(out: Output, found: dict[str, Any], mood: str) -> None:
+    """Show what an acceptance does to each kind of act; `mood`: will or would."""
     if not out.table:
         out.document(found, lambda _: None)
         return
@@ -109,4 +109,4 @@ def show_preview(out: Output, found: dict[str, Any]) -> None:
     if not found["exact"]:
         out.say("only the first stopped chunks were read")
     waiting, dead = count(found["waiting"], "chunk"), count(found["dead"], "chunk")
-    out.say(f"{waiting} would go on; {dead} would need a redrive")
+    out.say(f"{waiting} {mood} go on; {dead} {mood} need a redrive")

@@ -38,6 +38,7 @@ from piecework_orchestrator.cli.views.dead_letters import (
     letter_line,
     letter_view,
 )
+from piecework_orchestrator.dead_letters.closing import Selection
 from piecework_orchestrator.dead_letters.letters import (
     dead_letter_document,
     group_by_cause,
@@ -94,6 +95,11 @@ def tell_unreadable(out: Output, unreadable: Sequence[ChunkRef]) -> int:
     out.tell(left_out(unreadable))
     out.tell(f"next: piecework explain-code {UNREADABLE}")
     return DEAD_LETTERS_LEFT
+
+
+def left_over(taken: Selection, selection: Selection) -> int:
+    """Return the exit code of a command that leaves out jobs of its selection."""
+    return DEAD_LETTERS_LEFT if len(taken.by_job) < len(selection.by_job) else OK
 
 
 def show_letter(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from piecework.domain.refs import ChunkRef
-from piecework_orchestrator.cli.dlq import tell_unreadable
+from piecework_orchestrator.cli.dlq import left_over, tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,
     CodeOption,
@@ -30,7 +30,7 @@ from piecework_orchestrator.cli.views.dead_letters import (
 )
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.closing import (
-    remark_on_skipped,
+    leave_out_refused,
     require_reason,
     select_open,
 )
@@ -74,14 +74,15 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
         damaged: list[ChunkRef] = []
         selection = await select_open(client.runtime, wanted, damaged, limit)
         if dry_run:
+            taken = selection
             if outcome is None:
-                selection = await leave_out_unbegun(client.runtime, selection, out.tell)
-                await remark_on_skipped(client.runtime, selection, out.tell)
-            lines = [letter_line(letter) for letter in selection.letters]
+                taken = await leave_out_unbegun(client.runtime, selection, out.tell)
+                taken = await leave_out_refused(client.runtime, taken, out.tell)
+            lines = [letter_line(letter) for letter in taken.letters]
             out.rows(lines, compensation_columns(), "")
             word = "resolved" if outcome else "compensated again"
-            out.say(f"{selection} would be {word}; nothing was changed")
-            return tell_unreadable(out, damaged)
+            out.say(f"{taken} would be {word}; nothing was changed")
+            return tell_unreadable(out, damaged) or left_over(taken, selection)
         require_reason(reason, "compensate", selection)
         what = f"Record as {outcome}:" if outcome else "Compensate again:"
         await confirm(f"{what} {selection}", out, yes=yes)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from piecework.aws.payloads import MOST_BYTES
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.refs import ChunkRef
 from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
@@ -26,8 +27,8 @@ NOT_COMPENSATED = {
     CompensationResult.PIVOT_UNKNOWN,
     CompensationResult.ABANDONED,
 }
-#: The new payload of each dead letter that gets one, by its position in the list.
-NewPayloads: TypeAlias = dict[int, Any]
+#: The new payload of each dead letter that gets one, by its chunk.
+NewPayloads: TypeAlias = dict[ChunkRef, Any]
 
 
 def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
@@ -94,7 +95,7 @@ async def preview_payloads(
         raise UsageError(message, next_step="Select one: --job JOB --chunk N.")
     payloads: NewPayloads = {}
     only_joins = all(letter.ref.is_join for letter in letters)
-    for position, letter in enumerate(letters):
+    for letter in letters:
         if letter.ref.is_join and not only_joins:
             continue  # a join has no payload, and is redriven with the others
         try:
@@ -105,7 +106,7 @@ async def preview_payloads(
                 message, code=error.code, next_step=error.next_step
             ) from error
         if new is not None:
-            payloads[position] = json.loads(new.content)
+            payloads[letter.ref] = json.loads(new.content)
     return payloads
 
 

@@ -21,7 +21,7 @@ from piecework_orchestrator.cli.again import (
     make_again,
     show_again,
 )
-from piecework_orchestrator.cli.dlq import tell_unreadable
+from piecework_orchestrator.cli.dlq import left_over, tell_unreadable
 from piecework_orchestrator.cli.dlq_edit import (
     NewPayloads,
     make_edit,
@@ -55,7 +55,7 @@ from piecework_orchestrator.dead_letters.closing import (
     Redriven,
     RedriveOptions,
     Selection,
-    remark_on_skipped,
+    leave_out_refused,
     require_reason,
     select_open,
 )
@@ -158,14 +158,15 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         warn_of_edit(out, selection, payloads, edit_)
         await warn_of_effects(rt, out, selection)
         chunks = dead_chunks(rt, selection.letters)
-        preview = await show_again(rt, out, chunks, again)
+        preview = await show_again(rt, out, chunks, again, dry=dry_run)
         if dry_run:
-            await remark_on_skipped(rt, selection, out.tell)
             if preview is not None and not out.table:
                 out.document(preview.document, lambda _: None)
-                return tell_unreadable(out, damaged)
-            show_redrive(rt, out, selection, payloads)
-            return tell_unreadable(out, damaged)
+            errors = preview.errors if preview is not None else {}
+            taken = await leave_out_refused(rt, selection, out.tell, errors)
+            if preview is None or out.table:
+                show_redrive(rt, out, taken, payloads)
+            return tell_unreadable(out, damaged) or left_over(taken, selection)
         require_reason(reason, "redrive", selection)
         await confirm(f"Redrive {selection}", out, yes=yes)
         perform = redrive_in_waves if canary else redrive_at_once
@@ -223,14 +224,15 @@ def show_redrive(
     rt: Runtime, out: Output, selection: Selection, payloads: NewPayloads
 ) -> None:
     """Write the dead letters that would be redriven, and their new payloads."""
+    edited = {letter.ref for letter in selection.letters} & payloads.keys()
     lines = [
         letter_line(letter)
-        | ({"new_payload": payloads[position]} if position in payloads else {})
-        for position, letter in enumerate(selection.letters)
+        | ({"new_payload": payloads[letter.ref]} if letter.ref in edited else {})
+        for letter in selection.letters
     ]
     out.rows(lines, letter_columns(rt.clock(), all_=False), "")
-    if payloads:
-        out.say(f"{len(payloads)} would get a new payload; `-o json` shows each")
+    if edited:
+        out.say(f"{len(edited)} would get a new payload; `-o json` shows each")
     out.say(f"{selection} would be redriven; nothing was changed")
 
 

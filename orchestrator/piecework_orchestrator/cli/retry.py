@@ -77,10 +77,12 @@ def retry_job(
         if again is not None:
             record = await require_job(handle.rt, job)
             chunks = chunks_to_retry(handle.rt, record)
-            found = await show_again(handle.rt, out, chunks, again)
+            found = await show_again(handle.rt, out, chunks, again, dry=dry_run)
             if dry_run and found is not None:
                 if not out.table:
                     out.document(found.document, lambda _: None)
+                if record.ref in found.errors:
+                    raise found.errors[record.ref]
                 return OK
             await confirm(f"Retry {job} from stage {from_}", out, yes=yes)
         with show_steps(out) as progress:

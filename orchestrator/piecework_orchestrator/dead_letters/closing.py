@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
+from types import MappingProxyType
 from typing import Final
 
 from piecework.domain.dead_letter import DeadLetterRow
@@ -30,6 +31,9 @@ from piecework_orchestrator.dead_letters.redrive import (
 from piecework_orchestrator.operate.retry import RetryRequest, require_reopenable
 from piecework_orchestrator.operate.run_again import RunAgain
 from piecework_orchestrator.reading.selection import Filter, left_out, select
+
+#: The jobs that a redrive refuses for one of their chunks, by default.
+NONE_REFUSED: Final[Mapping[JobRef, UsageError]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +214,34 @@ async def redrive_at_once(
     return done
 
 
-async def remark_on_skipped(
-    rt: Runtime, selection: Selection, remark: Callable[[str], None]
-) -> None:
-    """Remark on each job that cannot be reopened now."""
+async def leave_out_refused(
+    rt: Runtime,
+    selection: Selection,
+    remark: Callable[[str], None],
+    refused: Mapping[JobRef, UsageError] = NONE_REFUSED,
+) -> Selection:
+    """Return the letters that a redrive takes now; remark on each other job.
+
+    A redrive takes or refuses all selected letters of a job. `refused`: the jobs with a
+    chunk that may not run again, and why.
+
+    Raises:
+        UsageError, NotFoundError: Why the last job is refused, if each is.
+    """
+    left: dict[JobRef, UsageError | NotFoundError] = {}
     for ref in selection.by_job:
         try:
             await require_reopenable(rt, RetryRequest(ref, "", ""))
+            if ref in refused:
+                raise refused[ref]
         except (UsageError, NotFoundError) as error:
-            remark(describe_skipped(ref, error))
+            left[ref] = error
+    if len(left) == len(selection.by_job):
+        raise left.popitem()[1]
+    for ref, why in left.items():
+        remark(describe_skipped(ref, why))
+    kept = [letter for letter in selection.letters if letter.job not in left]
+    return Selection(kept)
 
 
 async def discard_selected(

@@ -23,6 +23,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.effect import Effect
 from piecework.domain.identity import function_words
 from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.domain.rows import StageRow
 from piecework.domain.shape import Shape
 from piecework.domain.states import ChunkStatus
@@ -280,7 +281,8 @@ class RunAgainPreview:
     Attributes:
         again: The chunks that run it again, or take the new value.
         as_usual: Those in which it has not completed: they continue where they are.
-        refused: Those that would be refused, by code.
+        refused: Those that are refused, by code.
+        errors: Why each job with such a chunk is refused, as a whole.
         kinds: What their stages that run again have done, by kind, with what becomes
             of each.
         exact: Whether all of them were read; else the first `MOST_READ`.
@@ -289,6 +291,7 @@ class RunAgainPreview:
     again: int = 0
     as_usual: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    errors: dict[JobRef, UsageError] = field(default_factory=dict)
     kinds: list[dict[str, Any]] = field(default_factory=list)
     exact: bool = True
 
@@ -332,6 +335,7 @@ async def preview_run_again(
                 require_allowed(chunk, plan, wanted)
         except UsageError as error:
             found.refused[error.code] += 1
+            found.errors.setdefault(job.ref, error)
     found.kinds = counted(acts)
     return found
 

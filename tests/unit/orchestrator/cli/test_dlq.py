@@ -222,14 +222,45 @@ def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(
 
 
 @pytest.mark.parametrize("act", ["redrive", "compensate"])
-def test_a_dry_run_names_the_jobs_that_cannot_be_reopened_now(
+def test_a_dry_run_ends_as_the_command_does_if_jobs_cannot_be_reopened_now(
     here: Deployment, act: str
 ) -> None:
     here.letter("a", 0, compensation="FAILED")
+    here.letter("b", 0, compensation="FAILED")
     here.job("a", "RUNNING", 3)
     done = here.run("dlq", act, "--dry-run")
-    assert 0 == done.exit_code
+    assert 5 == done.exit_code
     assert "job a is skipped: job.state.not_finished" in done.stderr
+    assert " of 1 job would be " in done.stderr
+    assert not any(line.startswith("a ") for line in done.stdout.splitlines())
+    alone = here.run("dlq", act, "--job", "a", "--dry-run")
+    assert (2, "") == (alone.exit_code, alone.stdout)
+    assert "error job.state.not_finished" in alone.stderr
+    assert "would be" not in alone.stderr
+
+
+PAID = {"gen": 1, "fence": 1, "stage_number": 1, "finished_at": SETTLED}
+
+
+def test_a_dry_run_leaves_out_a_job_with_a_chunk_that_would_act_twice(
+    here: Deployment,
+) -> None:
+    for job, state in (("a", "DONE"), ("b", "")):
+        here.chunk(job, 0, "DEAD", stages={"pay": PAID})
+        here.letter(job, 0)
+        pk, work = f"T#default#J#{job}", work_prefix(0)
+        if state:
+            row = {"effect_key": "k", "state": state, "stage": "pay", "called": "x:y"}
+            row |= {"effect": "NON_IDEMPOTENT", "dependency": "bank"}
+            here.table.add(pk, f"{work}EFFECT#k", started_at=SETTLED, **row)
+    again = ("dlq", "redrive", "--from", "pay", "--dry-run")
+    done = here.run(*again)
+    assert 5 == done.exit_code
+    assert "job a is skipped: redrive.effect.repeated" in " ".join(done.stderr.split())
+    assert " of 1 job would be redriven" in done.stderr
+    alone = here.run(*again, "--job", "a")
+    assert (2, True) == (alone.exit_code, "would be redriven" not in alone.stderr)
+    assert "error redrive.effect.repeated" in alone.stderr
 
 
 def test_a_cause_whose_letters_are_closed_names_no_redrive(run: Run) -> None:

@@ -39,6 +39,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     chunk_causes.keys_stopped,
     chunk_causes.aws_unavailable,
     chunk_causes.resources_lacking,
+    chunk_causes.effects_in_flight,
     chunk_causes.leases_expiring,
     chunk_causes.chunks_unclaimed,
     job_causes.join_open,

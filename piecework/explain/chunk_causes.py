@@ -242,6 +242,22 @@ def resources_lacking(view: View) -> Iterator[Finding]:
         yield view.finding("worker.exhausted", message, chunks, until=until)
 
 
+def effects_in_flight(view: View) -> Iterator[Finding]:
+    """Find chunks that wait until a request of a lost worker is certainly over."""
+    running = {chunk.ref for chunk in view.running}
+    found = [each for each in view.at.in_flight if each.chunk.ref in running]
+    if found:
+        chunks = {each.chunk.ref for each in found}
+        names = sorted({each.effect.dependency for each in found} - {""})
+        what = f" of {', '.join(names[:NAMED])}" if names else ""
+        message = (
+            f"A call{what} may still be executed for a lost worker; the chunks wait "
+            "until it certainly is not."
+        )
+        until = max(each.until for each in found)
+        yield view.finding("effects.in_flight", message, list(chunks), until=until)
+
+
 # ── the order of a key ────────────────────────────────────────────────────────
 
 

@@ -269,6 +269,15 @@ FINDINGS: Final = {
             "piecework explain-code runtime.worker.exhausted",
         ),
         Kind(
+            "effects.in_flight",
+            Rank.PASSES,
+            "A worker was lost in a call that is not made twice. Its request may still "
+            "be executed, so the next worker waits for the time-out of the call.",
+            "Wait. Then the worker asks the provider, or the effect is in doubt and "
+            "its chunk a dead letter.",
+            "piecework effects list {job}",
+        ),
+        Kind(
             "lease.expiring",
             Rank.PASSES,
             "A worker no longer renews its leases: it died, froze or was cut off.",

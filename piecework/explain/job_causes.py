@@ -194,9 +194,9 @@ def progressing(view: View) -> Iterator[Finding]:
         return
     writing = job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}
     quiet_s = view.at.now - moment(job.progress_at)
-    if view.running:
-        what = "the join" if view.running[-1].ref.is_join else "chunks of the job"
-        yield view.finding("job.progressing", f"Workers run {what}.", view.running)
+    if view.working:
+        what = "the join" if view.working[-1].ref.is_join else "chunks of the job"
+        yield view.finding("job.progressing", f"Workers run {what}.", view.working)
     elif writing and quiet_s < SUBMIT_TIMEOUT_S:
         message = "The chunks are being written."
         yield view.finding("job.progressing", message, job.chunks)

@@ -33,6 +33,7 @@ from piecework.explain.finish_time import (
     throughput_of_all,
     throughput_since,
 )
+from piecework.explain.in_flight import InFlight, may_wait, read_in_flight
 from piecework.reading import Reading
 from piecework.resilience.budget import (
     DAY_RESERVED_CODE,
@@ -122,6 +123,7 @@ class OpenLetters:
         damaged: How many have attributes that cannot be read.
         without_effect: How many name a stage that had nothing to compensate.
         changed: The first chunk of them that newer code has stopped; None: none.
+        more_requests: How many requests were needed beside that of the first page.
     """
 
     number: int = 0
@@ -134,6 +136,7 @@ class OpenLetters:
     damaged: int = 0
     without_effect: int = 0
     changed: ChunkRef | None = None
+    more_requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,7 @@ class Situation:
         stopped: What old and new code do in the first chunk that newer code stopped,
             as `stop_document` returns it; None: it stopped none of those read.
         quota_wait_s: The seconds for which a call waits in its worker at most.
+        in_flight: The effects of lost workers that RUNNING chunks wait for.
     """
 
     now: float
@@ -167,6 +171,7 @@ class Situation:
     lease_s: float = 60.0
     stopped: Mapping[str, Any] | None = None
     quota_wait_s: float = 300.0
+    in_flight: Sequence[InFlight] = ()
 
 
 async def read_situation(
@@ -207,7 +212,21 @@ async def read_situation(
         lease_s=rt.settings.lease_s,
         stopped=await read_stopped(rt, open_, letters.changed, join),
         quota_wait_s=rt.settings.quota_wait_s,
+        in_flight=await read_waited_for(rt, job, open_, letters.more_requests),
     )
+
+
+async def read_waited_for(
+    rt: Reading, job: Job, open_: OpenChunks, spent: int
+) -> list[InFlight]:
+    """Return the effects of lost workers that open chunks wait for.
+
+    Those that were claimed last are read, within the requests that are left.
+    """
+    groups = 0 if have_ended(job) else keys.partition_count(job.chunks)
+    left = max(0, MAX_GROUPS - groups - spent)
+    found = sorted(filter(may_wait, open_.chunks), key=lambda one: one.claimed_at)
+    return await read_in_flight(rt, found[::-1][:left])
 
 
 async def read_stopped(
@@ -363,10 +382,11 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     """
     groups = 0 if have_ended(job) else keys.partition_count(job.chunks)
     pk, count, after = job.ref.pk, MAX_LETTERS + 1, ""
-    left = max(0, MAX_GROUPS - groups)
+    left, pages = max(0, MAX_GROUPS - groups), 0
     while True:
         last = after and keys.LAST_SK
         items = await rt.dead_letters.first(pk, count, prefix=after, last=last)
+        pages += 1
         if len(items) < count or any(map(is_open, items)) or not left:
             break
         after, left = items[-1]["sk"], left - 1
@@ -389,6 +409,7 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
         len(damaged),
         sum(bool(letter.stages_without_effect) for letter in open_),
         next((each.ref for each in open_ if each.error_code == CHANGED_CODE), None),
+        more_requests=pages - 1 + len(effects),
     )
 
 

@@ -83,6 +83,12 @@ class View:
         ]
 
     @cached_property
+    def working(self) -> list[Chunk]:
+        """The running chunks that do not wait for a request of a lost worker."""
+        waiting = {each.chunk.ref for each in self.at.in_flight}
+        return [chunk for chunk in self.running if chunk.ref not in waiting]
+
+    @cached_property
     def abandoned(self) -> list[Chunk]:
         """The chunks whose owner does not renew its lease any more."""
         running = (c for c in self.chunks if c.status is ChunkStatus.RUNNING)

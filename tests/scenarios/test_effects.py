@@ -148,10 +148,10 @@ async def test_many_effects_are_resolved_by_one_command(
     listed = (await piecework("effects", "list", "job-1", "-o", "json")).document
     assert [0, 1] == [row["chunk"] for row in listed]
     if words == ("--file",):
-        named = [{"chunk": row["chunk"], "key": row["effect_key"]} for row in listed]
+        named = [dict(row) for row in listed]  # as they were listed
         named[0] |= {"outcome": "happened", "answer": "sent 7"}
         named[1] |= {"outcome": "did-not-happen"}
-        lines = [*map(json.dumps, named), '{"chunk": 1, "key": "0"}']
+        lines = [*map(json.dumps, named), '{"chunk": 1, "effect_key": "0"}']
         file = tmp_path / "found.jsonl"
         file.write_text("\n")
         resolve = ("effects", "resolve", "job-1", *words, str(file), *WHY)
@@ -160,13 +160,13 @@ async def test_many_effects_are_resolved_by_one_command(
         file.write_text("\n".join(lines))
         refused = await piecework(*resolve)
         assert (2, True) == (refused.exit_code, "Line 3 of" in refused.stderr)
-        again = {**named[0], "key": named[0]["key"][:9]}
+        again = {**named[0], "effect_key": named[0]["effect_key"][:9]}
         lines[2] = json.dumps(again | {"answer": "sent 8"})
         file.write_text("\n".join(lines))
         twice = " ".join((await piecework(*resolve)).stderr.split())
         assert "Lines 1 and 3 of" in twice
         assert "name the same effect" in twice
-        lines[2] = '{"chunk": 1, "key": "zz", "outcome": "did-not-happen"}'
+        lines[2] = '{"chunk": 1, "effect_key": "zz", "outcome": "did-not-happen"}'
         file.write_text("\n".join(lines), "utf-8-sig")
         done = await piecework(*resolve)
         said = " ".join(done.stderr.split())

@@ -7,17 +7,24 @@ lookup.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import iso, moment
 from piecework.explain.causes import find
+from piecework.explain.findings import Finding
 from piecework.explain.situation import read_situation
 from piecework_orchestrator.operate.effects import (
     ResolutionRequest,
     effects_in_doubt,
+    effects_in_flight,
     resolve,
 )
 from piecework_orchestrator.reading.job_documents import job_document
@@ -85,6 +92,58 @@ def test_an_effect_in_doubt_is_counted_until_it_is_resolved(run: Any) -> None:
     assert (0, certified, False) == after
     assert [] == left
     assert 2 == sum(line.startswith("chunk.effects_in_doubt") for line in said)
+
+
+def test_a_chunk_that_waits_for_a_lost_request_does_not_look_like_progress() -> None:
+    slow = replace(bank, timeout=120.0)
+
+    async def pay(ctx: Context[Item]) -> str:
+        return await ctx.call(slow, charge, ctx.payload.n)
+
+    pipeline = Pipeline("bank", payload=Item, stages=[Stage(pay, name="pay")])
+
+    async def act(at: Simulated) -> tuple[Any, ...]:
+        await at.submit(pipeline, [Item()])
+        await seen(at, lambda chunk: chunk.status == "RUNNING")
+        await asyncio.sleep(5.0)  # the bank has the request
+        first = await explained(at)
+        at.world.kill(next(iter(at.fleet.workers)))
+        chunk = await seen(at, lambda chunk: chunk.fence > 1)
+        held = await explained(at), await effects_in_flight(at.rt, await job_of(at))
+        await at.ended()
+        return first, chunk, *held, await explained(at), await listed(at)
+
+    first, chunk, held, waits, after, left = simulate(
+        act, [pipeline], workers=1, lease_s=6.0
+    )
+
+    assert "job.progressing" == first[0].kind.code
+    assert "effects.in_flight" == held[0].kind.code
+    assert "job.progressing" not in [each.kind.code for each in held]
+    assert (1, iso(moment(chunk.claimed_at) + 120)) == (held[0].chunks, held[0].until)
+    assert [held[0].until] == [each.until for each in waits]
+    assert "effects.in_flight" not in [each.kind.code for each in after]
+    assert ["UNKNOWN"] == [row["state"] for row in left]
+
+
+async def seen(at: Simulated, is_so: Callable[[Chunk], bool]) -> Chunk:
+    """Wait for a state of the only chunk."""
+    while True:
+        [chunk] = await at.chunks()
+        if is_so(chunk):
+            return chunk
+        await asyncio.sleep(0.5)
+
+
+async def job_of(at: Simulated) -> Job:
+    job = await at.rt.jobs.read(REF)
+    assert job is not None
+    return job
+
+
+async def explained(at: Simulated) -> list[Finding]:
+    """Return the findings of the job, the most important first."""
+    return find(await read_situation(at.rt, await job_of(at)))
 
 
 def test_a_chunk_without_doubt_counts_none() -> None:

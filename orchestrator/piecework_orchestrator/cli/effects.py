@@ -28,7 +28,11 @@ from piecework_orchestrator.cli.run import confirm, run_client, run_connected
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import chunk_name
-from piecework_orchestrator.operate.effects import effects_in_doubt, require_reason
+from piecework_orchestrator.operate.effects import (
+    effects_in_doubt,
+    effects_in_flight,
+    require_reason,
+)
 from piecework_orchestrator.reading.job_documents import require_job
 
 
@@ -55,7 +59,13 @@ def list_effects(
             Column("STARTED", "started_at", drops=2),
             Column("KEY", lambda row: str(row["effect_key"])[:16]),
         ]
-        out.rows(found, columns, "no effect is in doubt")
+        out.rows(found, columns, "no effect of an ended chunk is in doubt")
+        for one in await effects_in_flight(rt, record) if out.table else ():
+            name, stage = chunk_name(one.chunk.ref.chunk), one.effect.stage
+            out.say(
+                f"chunk {name} waits until {one.until}: the effect of stage {stage} "
+                "may still be executed for a lost worker"
+            )
         if more and out.table:
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
         if found and out.table:
@@ -107,8 +117,9 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="A file of lines, each a JSON object with `chunk`, `key`, `outcome` "
-            "and, if it happened, `answer`.",
+            help="A file of lines, each a JSON object with `chunk`, `effect_key`, "
+            "`outcome` and, if it happened, `answer`: `effects list -o jsonl` writes "
+            "the first two.",
             show_default=False,
         ),
     ] = None,

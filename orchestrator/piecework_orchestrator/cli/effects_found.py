@@ -213,17 +213,19 @@ def read_finding(path: Path, number: int, line: str) -> Found:
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    step = 'Write {"chunk": 4, "key": "5f0c", "outcome": "did-not-happen"}.'
+    step = 'Write {"chunk": 4, "effect_key": "5f0c", "outcome": "did-not-happen"}.'
     try:
         row = json.loads(line)
         outcome = EffectOutcome(row["outcome"])
-        chunk, key = parse_chunk(str(row["chunk"])), row["key"]
+        chunk, key = parse_chunk(str(row["chunk"])), row["effect_key"]
     except (ValueError, KeyError, TypeError) as error:
         message = f"Line {number} of {path} cannot be read."
         raise UsageError(message, next_step=step) from error
     happened = outcome is EffectOutcome.HAPPENED
     if happened is not ("answer" in row) or not (isinstance(key, str) and key):
-        message = f"Line {number} of {path} needs `key`, and `answer` if it happened."
+        message = (
+            f"Line {number} of {path} needs `effect_key`, and `answer` if it happened."
+        )
         raise UsageError(message, next_step=step)
     return Found(chunk, key, happened, row.get("answer"), number)
 

@@ -15,6 +15,7 @@ from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import EffectRow
 from piecework.domain.states import ChunkStatus
 from piecework.errors import NotFoundError, UsageError
+from piecework.explain.in_flight import InFlight, may_wait, read_in_flight
 from piecework.explain.situation import EFFECT_IN_DOUBT, IN_DOUBT
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects, read_work
@@ -87,6 +88,15 @@ async def effects_in_doubt(
     if join is not None and may_have_left(join):
         for row in await read_in_doubt(rt, join):
             yield row
+
+
+async def effects_in_flight(rt: Runtime, job: Job) -> list[InFlight]:
+    """Return the effects that open chunks wait for: each may still be executed.
+
+    They are not in doubt yet: the worker of the chunk may learn what happened.
+    """
+    chunks = [each async for each in all_chunks(rt.table, job.ref, job.chunks)]
+    return await read_in_flight(rt, list(filter(may_wait, chunks)))
 
 
 def may_have_left(chunk: Chunk) -> bool:

@@ -78,16 +78,17 @@ def models_text(bill: Document) -> str:
     if not paid["calls"]:
         return "no paid calls"
     if bill["model_usd"] is None:
-        return f"no price is known; paid calls: {usage_text(paid)}"
+        return f"no price is known; paid: {usage_text(paid)}"
     usd = format_money(bill["model_usd"], FINE)
-    return f"{usd} USD; paid calls: {usage_text({**paid, 'usd': 0})}"
+    return f"{usd} USD; paid: {usage_text({**paid, 'usd': 0})}"
 
 
 def possibly_text(part: Document) -> str:
     """Return the calls that a lost claim may have paid before, as an upper bound."""
     if not part["calls"]:
         return ""
-    calls, _, known = usage_text(part).partition(", ")
+    calls, _, known = usage_text(part).partition(" call")
+    known = known.partition(", ")[2]
     more = "more call" if part["calls"] == 1 else "more calls"
     return f"at most {calls} {more}" + (f"; known of these: {known}" if known else "")
 
@@ -97,7 +98,7 @@ def usage_text(part: Document) -> str:
     if not part["calls"]:
         return ""
     tokens = part["tokens_in"] + part["tokens_out"]
-    text = f"{part['calls']:,}"
+    text = count(part["calls"], "call")
     if tokens:
         text += f", {part['tokens_in']:,} tokens in, {part['tokens_out']:,} out"
     return f"{text}, {format_money(part['usd'], FINE)} USD" if part["usd"] else text

@@ -44,11 +44,11 @@ workers   vCPU                            1  vCPU-hours          -  0.040480
 workers   memory                          2  GB-hours            -  0.008890
 workers   addresses                       1  hours               -  0.005000
 
-models            0.328500 USD; paid calls: 88, 73,000 tokens in, 7,300 out
-paid twice        3, 3,000 tokens in, 300 out, 0.013500 USD
+models            0.328500 USD; paid: 88 calls, 73,000 tokens in, 7,300 out
+paid twice        3 calls, 3,000 tokens in, 300 out, 0.013500 USD
 possibly paid     at most 3 more calls
-dead chunks       25, 20,000 tokens in, 2,000 out, 0.090000 USD
-saved             from the journal: 7, 7,000 tokens in, 0 out, 0.021000 USD
+dead chunks       25 calls, 20,000 tokens in, 2,000 out, 0.090000 USD
+saved             from the journal: 7 calls, 7,000 tokens in, 0 out, 0.021000 USD
 AWS               0.089936 USD
 by process        orchestrator 0.055010, worker 0.000871
 total             0.418436 USD for 4 chunks

@@ -14,6 +14,7 @@ from piecework_orchestrator.cli.output import Output, encode
 from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.cli.table import Column, Document
 from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.reading.times import count
 from piecework_orchestrator.results.difference import Totals, differences
 
 #: Rows that a person reads on one page.
@@ -38,6 +39,12 @@ def code_cell(row: Document) -> str:
     """Return the code versions of both sides, or the one that made both."""
     found = [(row[name] or {}).get("code_version") or "?" for name in ("one", "other")]
     return found[0] if found[0] == found[1] else " / ".join(found)
+
+
+def spent_text(paid: int, usd: float) -> str:
+    """Return the paid calls of a job, and their cost if any of it is known."""
+    cost = f"{usd:.2g} USD" if usd else "no price known"
+    return count(paid, "call") + (f" ({cost})" if paid else "")
 
 
 def diff_jobs(
@@ -77,10 +84,16 @@ def diff_jobs(
             out.rows(listed, columns, "no chunk differs")
         if totals.different > len(listed) and out.table:
             out.say(f"only the first {len(listed)} are listed; -o jsonl lists all")
-        usd = " and ".join(f"{each:.2g}" for each in totals.usd)
+        spent = map(spent_text, totals.paid, totals.usd)
         out.say(
             f"{totals.different:,} differ, {totals.same:,} are the same; "
-            f"paid calls: {usd} USD"
+            f"paid: {' and '.join(spent)}"
         )
+        if left.pipeline != right.pipeline:
+            pipelines = f"{left.pipeline} and {right.pipeline}"
+            out.say(f"warning: the jobs have different pipelines, {pipelines}")
+        if totals.other_rows:
+            chunks = count(totals.other_rows, "chunk")
+            out.say(f"warning: {chunks} had another row in the other job")
 
     run_connected(run, output)

@@ -21,11 +21,15 @@ class Totals:
     Attributes:
         same: Chunks with equal results, or with the same end without a result.
         different: All others.
-        usd: What the compared chunks of each job cost, as their calls say.
+        other_rows: Chunks that had other rows in the two jobs.
+        paid: The paid calls of the compared chunks of each job.
+        usd: What these cost, as they say; a call without a known price costs 0.
     """
 
     same: int = 0
     different: int = 0
+    other_rows: int = 0
+    paid: tuple[int, int] = (0, 0)
     usd: tuple[float, float] = (0.0, 0.0)
 
 
@@ -48,16 +52,19 @@ async def differences(
             sides = left.get(number), right.get(number)
             cost = [cost_of(each) for each in sides]
             totals.usd = totals.usd[0] + cost[0], totals.usd[1] + cost[1]
+            paid = [paid_of(each) for each in sides]
+            totals.paid = totals.paid[0] + paid[0], totals.paid[1] + paid[1]
+            known = [each.chunk for each in sides if each is not None]
+            others = len({chunk.payload_sha256 for chunk in known}) > 1
+            totals.other_rows += others
             if mark_of(sides[0]) == mark_of(sides[1]):
                 totals.same += 1
                 continue
             totals.different += 1
-            known = [each.chunk for each in sides if each is not None]
-            hashes = {chunk.payload_sha256 for chunk in known}
             yield {
                 "chunk": number,
                 "label": known[0].label,
-                "payload_differs": len(hashes) > 1,
+                "payload_differs": others,
                 "one": await side_of(rt, sides[0]),
                 "other": await side_of(rt, sides[1]),
             }
@@ -76,6 +83,11 @@ def mark_of(ended: EndedChunk | None) -> tuple[str, str]:
         return "", ""
     detail = ended.chunk.result_sha256 if ended.succeeded else ended.error_code
     return str(ended.chunk.status), detail
+
+
+def paid_of(ended: EndedChunk | None) -> int:
+    """Return the number of a chunk's paid calls."""
+    return 0 if ended is None else ended.chunk.call_usage.total("paid")["calls"]
 
 
 def cost_of(ended: EndedChunk | None) -> float:

@@ -14,7 +14,7 @@ from piecework.errors import PermanentError, UsageError
 from piecework.settings import Settings
 from piecework_orchestrator.results.export import write_parquet
 from piecework_orchestrator.results.results import Follower
-from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
+from tests.unit.orchestrator.cli.deployment import SETTLED, Bucket, Deployment
 
 Run = Callable[..., Any]
 ARTIFACTS = "tenants/default/jobs/a/artifacts"
@@ -290,3 +290,20 @@ def test_an_artifact_named_like_the_certificate_is_not_overwritten(
     run("results", "a", "--save", str(tmp_path))
     assert b"theirs" == (tmp_path / "certificate.json").read_bytes()
     assert (tmp_path / "a.certificate.json").exists()
+
+
+def test_a_comparison_counts_unpriced_calls_and_warns_of_other_rows(
+    here: Deployment,
+) -> None:
+    for job, row in (("left", "1" * 64), ("right", "2" * 64)):
+        here.job(job, "SUCCEEDED", 1, finished_at=SETTLED, pipeline=f"{job}-toy")
+        here.succeeded(job, 0, "same")
+        ref = JobRef("default", job).chunk(0)
+        paid = {"payload_sha256": row, "call_usage": {"paid": {"fax": [7]}}}
+        here.table.rows[ref.pk, ref.sk] |= paid
+    said = " ".join(here.run("jobs", "diff", "left", "right").stderr.split())
+    assert "paid: 7 calls (no price known) and 7 calls (no price known)" in said
+    assert "USD" not in said
+    assert "different pipelines, left-toy and right-toy" in said
+    assert "1 chunk had another row in the other job" in said
+    assert "warning" not in here.run("jobs", "diff", "left", "left").stderr

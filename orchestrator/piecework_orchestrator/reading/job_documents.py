@@ -328,9 +328,12 @@ def deletion_facts(job: Job) -> Document | None:
 
 
 def status_reason(job: Job, now: float) -> Document | None:
-    """Return why the job makes no progress; None if it does, or if that is over."""
+    """Return why the job makes no progress; None if it does, or if that is over.
+
+    What was noted before a retry tells nothing of the workers after it.
+    """
     reason = job.status_reason
-    if reason is None or job.status.ended:
+    if reason is None or job.status.ended or reason["at"] < job.reopened_at:
         return None
     over = bool(reason["until"]) and moment(reason["until"]) <= now
     return None if over else reason

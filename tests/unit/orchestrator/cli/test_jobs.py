@@ -252,6 +252,19 @@ def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     assert "w1 has no toy" not in here.run("jobs", "show", "a").stdout
 
 
+def test_a_reason_from_before_a_retry_does_not_advise_another_worker(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobHandle, "retry", AsyncMock(return_value=1))
+    nexts = []
+    for reopened in (SETTLED, REOPENED):  # the reason was noted at SETTLED
+        noted = {"status_reason": "w1 has no toy", **NOTED, "reopened_at": reopened}
+        here.job("a", "RUNNING", 1, **noted)
+        said = here.run("jobs", "retry", "a", "--reason", "why").stderr
+        nexts.append(said.rpartition("next: ")[2].split("  ")[0].strip())
+    assert ["piecework worker --pipelines MODULE", "piecework jobs watch a"] == nexts
+
+
 def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
     here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,6 @@ class FlexProvider:
         keeps_tier: Whether the n-th answer is of the tier that was asked for.
         knows_flex: Whether its models have the tier.
         slow_s: Seconds of an answer in the flex tier.
-        bills_the_dead: Whether it bills a request whose client has gone.
         book: The tier, the tokens in and out of each billed answer.
         asked: The tier of each request; empty: none.
     """
@@ -46,7 +45,6 @@ class FlexProvider:
     keeps_tier: Callable[[int], bool] = always
     knows_flex: bool = True
     slow_s: float = 20.0
-    bills_the_dead: bool = False
     book: list[tuple[str, int, int]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     in_flight: int = 0
@@ -81,15 +79,12 @@ class FlexProvider:
             return httpx.Response(429, json={"error": {"message": "full", **said}})
         served = tier if tier and self.keeps_tier(number) else "default"
         tokens = 100 + number % 7, 10 + number % 3
-        if self.bills_the_dead:
-            self.book.append((served, *tokens))
         self.in_flight += 1
         try:
             await asyncio.sleep(self.slow_s if tier else 1.0)
         finally:
             self.in_flight -= 1
-        if not self.bills_the_dead:
-            self.book.append((served, *tokens))
+        self.book.append((served, *tokens))
         return httpx.Response(200, json=answer(served, *tokens))
 
 

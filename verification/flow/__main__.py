@@ -18,7 +18,6 @@ from piecework import telemetry
 from verification.flow import (
     budgets,
     forecasting,
-    lanes,
     limits,
     order,
     processes,
@@ -89,11 +88,6 @@ FIGURES: Final = (
     Figure("adaptive_unused_percent", limits.adaptive_unused_percent, 15),
     Figure("adaptive_refused_percent", limits.refusals_adaptive_percent, 2),
     Figure("adaptive_settle_s", limits.settle_adaptive_s, 30),
-    # 400 calls in the flex lane, with eight kills, in virtual time.
-    Figure("lane_cost_by_direct", lanes.cost_by_direct, 0.52),
-    Figure("lane_unbilled_usd", lanes.unbilled_usd, 0),
-    Figure("lane_overbilled_usd", lanes.overbilled_usd, 0),
-    Figure("lane_lost_chunks", lanes.lost_chunks, 0),
     # From true worker processes, in about four minutes.
     Figure("processes_calls_in_a_minute", processes.calls_in_a_minute, 600),
     Figure("processes_unused_percent", processes.requests_unused_percent, 5),

@@ -44,9 +44,10 @@ CALLS: Mapping[str, float] = {
     "call.slow": 0.03,
     "call.wait_minutes": 0.015,
     "call.wait_hours": 0.015,
-    "call.no_room": 0.05,
-    "call.no_lane": 0.03,
 }
+#: Faults of a call in a cheap lane. They are drawn apart: the other faults of a seed
+#: stay what they were.
+LANES: Mapping[str, float] = {"call.no_room": 0.05, "call.no_lane": 0.03}
 #: Faults that belong to one input, whatever runs it, and large values. Each rate is a
 #: chance per chunk.
 INPUTS: Mapping[str, float] = {
@@ -85,6 +86,7 @@ KINDS: Mapping[str, float] = {
     **REQUESTS,
     **AWS,
     **CALLS,
+    **LANES,
     **INPUTS,
     **VALUES,
     **PROCESSES,
@@ -94,7 +96,15 @@ KINDS: Mapping[str, float] = {
 
 def swarm(rng: Random) -> dict[str, float]:
     """Draw which kinds are on, and at which rate."""
-    on = {k: r for k, r in KINDS.items() if rng.random() < 0.5}  # noqa: PLR2004
+    apart = Random()
+    apart.setstate(rng.getstate())
+    usual = {kind: rate for kind, rate in KINDS.items() if kind not in LANES}
+    return {**drawn(usual, rng), **drawn(LANES, apart)}
+
+
+def drawn(kinds: Mapping[str, float], rng: Random) -> dict[str, float]:
+    """Draw which of these kinds are on, and at which rate."""
+    on = {k: r for k, r in kinds.items() if rng.random() < 0.5}  # noqa: PLR2004
     return {k: min(1.0, r * rng.choice((0.5, 1.0, 1.0, 3.0))) for k, r in on.items()}
 
 

@@ -232,3 +232,8 @@ def __getattr__(name: str) -> Any:
 
         return ErrorEnvelope
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def error_lines(code: str, message: str, next_step: str) -> str:
+    """Return an error as operators read it: what happened, then the next step."""
+    return f"error {code}: {message}\nnext: {next_step}\n"

@@ -11,6 +11,7 @@ import typer
 
 from piecework.errors import PieceworkError
 from piecework.errors.codes import REGISTRY
+from piecework_orchestrator.cli.app import run_alone
 from piecework_orchestrator.cli.global_options import (
     CONTEXT,
     VERBOSE,
@@ -129,4 +130,4 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
 
 
 if __name__ == "__main__":
-    app(prog_name="piecework simulate")
+    run_alone(app, "piecework simulate")

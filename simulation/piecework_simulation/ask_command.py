@@ -16,6 +16,7 @@ import typer
 
 from piecework.errors import UsageError
 from piecework.loading import search_working_directory
+from piecework_orchestrator.cli.app import run_alone
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
@@ -283,4 +284,4 @@ def keep(text: str) -> str:
 
 
 if __name__ == "__main__":
-    app(prog_name="piecework ask")
+    run_alone(app, "piecework ask")

@@ -22,6 +22,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import EMBEDDED_ACCOUNT, Runtime
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
+from piecework_orchestrator.cli.app import run_alone
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import Format, MaxChunksOption
 from piecework_orchestrator.cli.output import Output
@@ -209,4 +210,4 @@ class Reporter:
 
 
 if __name__ == "__main__":
-    app(prog_name="piecework dev")
+    run_alone(app, "piecework dev")

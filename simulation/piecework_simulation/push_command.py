@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from piecework.runtime import Runtime
+from piecework_orchestrator.cli.app import run_alone
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Output
@@ -56,4 +57,4 @@ def push(
 
 
 if __name__ == "__main__":
-    app(prog_name="piecework push")
+    run_alone(app, "piecework push")

@@ -31,6 +31,7 @@ from piecework.runtime import EMBEDDED_ACCOUNT, Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.telemetry.emit import Listener, listening
 from piecework_orchestrator import embedded
+from piecework_orchestrator.cli.app import run_alone
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
@@ -472,4 +473,4 @@ async def follow(
 
 
 if __name__ == "__main__":
-    app(prog_name="piecework run")
+    run_alone(app, "piecework run")

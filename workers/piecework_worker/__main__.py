@@ -14,10 +14,14 @@ from argparse import (
     BooleanOptionalAction,
     RawDescriptionHelpFormatter,
 )
+from typing import Final, NoReturn
 
 from piecework.domain.versions import version_line
+from piecework.errors import error_lines
 from piecework_worker.cores import METADATA, count_cores, parse_processes
 
+#: The exit code of an error of usage.
+USAGE: Final = 2
 EXAMPLES = """\
 Examples:
   piecework worker --pipelines app
@@ -26,9 +30,18 @@ Examples:
 """
 
 
+class Parser(ArgumentParser):
+    """A parser whose errors have a code and a next step, as all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Write an error of usage, and end with its exit code."""
+        step = f"{self.prog} --help"
+        self.exit(USAGE, error_lines("cli.usage.invalid", f"{message}.", step))
+
+
 def make_parser() -> ArgumentParser:
     """Return the parser, of the standard library: a container may lack the CLI's."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="piecework worker",
         description="Run the chunks of the given pipelines until a signal stops the "
         "worker.",

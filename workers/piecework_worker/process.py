@@ -18,7 +18,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain.keys import DEFAULT_QUEUE, is_queue_name
-from piecework.errors import PieceworkError, UsageError
+from piecework.errors import PieceworkError, UsageError, error_lines
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.reconciler.loop import reconcile_for_ever
@@ -94,7 +94,7 @@ def run(
         )
         code = run_to_end(asyncio.Runner(), work)
     except PieceworkError as error:
-        sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
+        sys.stderr.write(error_lines(error.code, error.message, error.next_step))
         code = error.exit_code
     except SystemExit:
         raise

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from piecework import telemetry
-from piecework.errors import UsageError
+from piecework.errors import UsageError, error_lines
 from piecework.settings import load_settings
 from piecework_worker.siblings import EVERY_S, sum_of
 
@@ -55,7 +55,7 @@ def run(words: Sequence[str], count: int) -> NoReturn:
     try:
         settings = load_settings()
     except UsageError as error:
-        sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
+        sys.stderr.write(error_lines(error.code, error.message, error.next_step))
         sys.exit(error.exit_code)
     until_killed_s = settings.shutdown_grace_s + MARGIN_S
     log = structlog.get_logger().bind(pid=os.getpid())

@@ -7,8 +7,10 @@ imported when the command is used. So no command loads the modules of another on
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module  # noqa: TID251 -- COMMANDS names the modules
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 import typer.main
@@ -344,11 +346,23 @@ class CommandLine(Group):
         words = sys.argv[1:] if args is None else list(args)
         if not extra.get("standalone_mode", True):
             return super().main(words, *rest, **extra)
-        try:
-            code = super().main(words, *rest, **extra | {"standalone_mode": False})
-        except usage_error() as error:
-            code = report_usage(error, asked_format(words) or "table")
-        sys.exit(code)
+        run = partial(super().main, words, *rest, **extra | {"standalone_mode": False})
+        sys.exit(usage_reported(run, words))
+
+
+def run_alone(command: typer.Typer, name: str) -> NoReturn:
+    """Run a command that is a process of its own; `name`: as operators type it."""
+    words = sys.argv[1:]
+    run = partial(command, words, prog_name=name, standalone_mode=False)
+    sys.exit(usage_reported(run, words))
+
+
+def usage_reported(run: Callable[[], Any], words: Sequence[str]) -> Any:
+    """Run a command line; return its exit code. An error of usage has a code, too."""
+    try:
+        return run()
+    except usage_error() as error:
+        return report_usage(error, asked_format(words) or "table")
 
 
 def report_usage(error: Any, form: str) -> int:

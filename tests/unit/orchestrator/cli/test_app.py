@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,14 @@ import piecework_simulation.dev_command
 import piecework_simulation.push_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
-from piecework_orchestrator.cli.app import COMMANDS, GROUPS, LazyCommand, Row, app
+from piecework_orchestrator.cli.app import (
+    COMMANDS,
+    GROUPS,
+    LazyCommand,
+    Row,
+    app,
+    run_alone,
+)
 from piecework_orchestrator.cli.examples import EXAMPLES, examples_of
 from tests.unit.orchestrator.cli.deployment import Deployment
 
@@ -142,3 +151,25 @@ def test_words_are_completed(
         assert word in done.stdout
     assert "261122-c" in found or "261122-c" not in done.stdout
     assert "SUCCEEDED" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [w for w, row in COMMANDS.items() if row.program])
+def test_a_process_of_its_own_reports_an_error_of_usage_as_the_others_do(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["piecework", "--no-such-option"])
+    module = sys.modules[place_of(COMMANDS[words])]
+    alone = partial(run_alone, getattr(module, "app", None), f"piecework {words}")
+    run = module.main if words == "worker" else alone
+    with pytest.raises(SystemExit) as ended:
+        run()
+    said = capsys.readouterr()
+    assert (2, "") == (ended.value.code, said.out)
+    assert said.err.startswith("error cli.usage.invalid: ")
+    assert f"\nnext: piecework {words} --help\n" in said.err
+
+
+def place_of(row: Row) -> str:
+    """Return the module that a program starts with."""
+    name = row.place
+    return name if name in sys.modules and "_command" in name else f"{name}.__main__"

@@ -1401,6 +1401,13 @@ ROWS: Final = (
         "Correct the JSON of `--edit` or `--patch`; `--dry-run` checks it.",
     ),
     Code(
+        "redrive.field.unknown",
+        PERMANENT,
+        "A new payload has a field that neither the stored one nor the type of "
+        "`--pipeline` has. It would vanish.",
+        "Correct its name, or check it with `--pipeline MODULE:NAME`.",
+    ),
+    Code(
         "redrive.effect.unresolved",
         PERMANENT,
         "A dead-lettered chunk has an effect in doubt, and another payload would make "

@@ -85,8 +85,8 @@ async def preview_payloads(
     """Return the new payloads, before anything is changed.
 
     Raises:
-        UsageError: `redrive.payload.invalid`, naming the chunk; `cli.usage.invalid`:
-            `--edit` was given for several dead letters.
+        UsageError: `redrive.payload.invalid` and `redrive.field.unknown`, naming the
+            chunk; `cli.usage.invalid`: `--edit` was given for several dead letters.
     """
     if edit is None:
         return {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,14 @@ from piecework.store.dead_letters import OPEN, Closing
 from piecework.store.order import allows_next, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.dead_letters.letters import read_payload
+from piecework_orchestrator.dead_letters.merge_patch import (
+    Path,
+    apply_patch,
+    is_same_json,
+    make_patch,
+    unread_fields,
+    unstored,
+)
 from piecework_orchestrator.operate.retry import (
     INCOMPLETE,
     ReopenRequest,
@@ -110,11 +118,19 @@ class Edit:
     def apply(self, old: Any) -> Any:
         """Return the new payload.
 
+        `old`: the stored payload; None: it cannot be read.
+
         Raises:
-            UsageError: `redrive.payload.invalid`, naming the fields.
+            UsageError: `redrive.payload.invalid`, naming the fields;
+                `redrive.field.unknown`.
         """
         found = self.value if self.whole else apply_patch(old, self.value)
+        # A patch may remove what is not there: it is sent to many payloads.
+        given = self.value if self.whole else apply_patch({}, self.value)
+        unknown = {} if old is None else dict(unstored(given, old))
         if self.pipeline is None:
+            if unknown:
+                raise unknown_fields("the stored payload has no such field", unknown)
             return found
         model = self.pipeline.payload
         try:
@@ -135,6 +151,15 @@ class Edit:
         except Exception as error:  # a validator may raise anything
             message = f"{model.__name__} {raised_text(error)} on the new payload."
             raise invalid_payload(message) from error
+        # A field that only the stored payload has is of an older version of the model.
+        vanishing = {
+            path: near
+            for path, near in unread_fields(given, valid)
+            if old is None or path in unknown
+        }
+        if vanishing:
+            why = f"neither the stored payload nor {model.__name__} has such a field"
+            raise unknown_fields(why, vanishing)
         return json.loads(text)
 
 
@@ -153,7 +178,8 @@ async def edit_payload(
     """Return the new payload for a dead letter; None: the edit changes nothing.
 
     Raises:
-        UsageError: `redrive.payload.invalid`, `redrive.effect.unresolved`.
+        UsageError: `redrive.payload.invalid`, `redrive.field.unknown`,
+            `redrive.effect.unresolved`.
         PieceworkError: The payload to patch cannot be read.
     """
     if not letter.payload:
@@ -236,6 +262,26 @@ def invalid_payload(message: str) -> UsageError:
     return UsageError(message, code="redrive.payload.invalid")
 
 
+#: Names of fields that a message has at most, and the characters of each.
+SHOWN, SHOWN_LENGTH = 5, 128
+
+
+def unknown_fields(why: str, fields: Mapping[Path, str]) -> UsageError:
+    """Return the error of new fields that would vanish, each with what may be meant."""
+    words = [
+        repr(".".join(path)[:SHOWN_LENGTH])
+        + (f" (did you mean {near!r}?)" * bool(near))
+        for path, near in list(fields.items())[:SHOWN]
+    ]
+    words += [f"and {len(fields) - SHOWN} more"] if len(fields) > SHOWN else []
+    return UsageError(
+        f"The new payload has {', '.join(words)}: {why}.",
+        code="redrive.field.unknown",
+        next_step="Correct the name. If it is a field of the payload type that was not "
+        "stored, `piecework dlq redrive` with `--pipeline MODULE:NAME` accepts it.",
+    )
+
+
 def no_object_to_patch(letter: DeadLetterRow, old: Any) -> UsageError:
     """Return the error of a patch for a payload without fields.
 
@@ -296,7 +342,8 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_finished`; `redrive.payload.invalid`;
+        UsageError: `job.state.not_finished`; `redrive.payload.invalid`,
+            `redrive.field.unknown`;
             `redrive.effect.unresolved`: another payload, and an effect in doubt; what
             `restart_of` raises;
             `redrive.compensation.unknown`; `redrive.selection.empty`: all of them are
@@ -406,39 +453,3 @@ async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -
     joins = [letter for letter in request.letters if letter.ref.is_join]
     now = [await dead_letters_of(rt).read(letter.ref, letter.gen) for letter in joins]
     return sum(letter is not None and letter.redriven_gen == gen for letter in now)
-
-
-# ── JSON merge patches (RFC 7396) ─────────────────────────────────────────────
-
-
-def is_same_json(one: Any, other: Any) -> bool:
-    """Return whether two values are the same JSON: 1, 1.0 and true differ."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def apply_patch(target: Any, patch: Any) -> Any:
-    """Return the target with the patch applied: `null` removes, objects merge."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = apply_patch(found.get(name), value)
-    return found
-
-
-def make_patch(old: Any, new: Any) -> Any:
-    """Return the patch that turns the old value into the new one.
-
-    RFC 7396 cannot express a `null` in the new value, because `null` means removal.
-    """
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return new
-    changed = {
-        name: make_patch(old[name], value) if name in old else value
-        for name, value in new.items()
-        if name not in old or not is_same_json(old[name], value)
-    }
-    return changed | {name: None for name in old if name not in new}

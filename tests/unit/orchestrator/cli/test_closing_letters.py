@@ -30,6 +30,7 @@ WHY = ("--reason", "fixed", "--yes")
 ONE = ("dlq", "redrive", "--job", "a", "--chunk", "1")
 MARK = fingerprint("toy.line.bad", "shout", "Line 0 is bad.")
 INVALID = "error redrive.payload.invalid"
+MISSPELT = "error redrive.field.unknown: a/2: The new payload has 'txt' (did you mean"
 UNFIT = f"{INVALID}: a/2: The new payload does not fit Line: ['text']"
 
 
@@ -70,6 +71,8 @@ def test_a_discard_records_actor_and_reason(here: Deployment) -> None:
         ("redrive --patch { WHY", 2, f"{INVALID}: --patch is not valid JSON"),
         ("redrive --patch [1] WHY", 2, f"{INVALID}: --patch is not a JSON object"),
         ('redrive --patch {"n":NaN} WHY', 2, "it holds NaN or Infinity"),
+        ('redrive --patch {"txt":1} WHY', 2, MISSPELT),
+        ('redrive --patch {"txt":1} --dry-run', 2, MISSPELT),
         ("redrive --patch {} --edit x WHY", 2, "--edit and --patch exclude each other"),
         ("redrive --edit /no/such/file WHY", 2, "cannot be read"),
         ("redrive --pipeline toy WHY", 2, "requires --edit or --patch"),
@@ -156,7 +159,7 @@ async def test_a_program_learns_of_a_damaged_letter(
 @pytest.fixture
 def mended(tmp_path: Path) -> str:
     """Return the name of a file with a new payload."""
-    (tmp_path / "new.json").write_text('{"sku": "x", "qty": 9}')
+    (tmp_path / "new.json").write_text('{"text": "x"}')
     return str(tmp_path / "new.json")
 
 
@@ -165,7 +168,7 @@ def test_a_dry_run_shows_the_new_payload_of_each_letter_that_changes(
 ) -> None:
     mended = {"text": "line 1"}
     for patch, options, new in (
-        ({"text": None, "size": {"of": 3}}, (), [{"size": {"of": 3}}] * 3),
+        ({"text": {"of": 3}}, (), [{"text": {"of": 3}}] * 3),
         (mended, ("--pipeline", f"{toy}:toy"), [mended, None, mended]),
     ):
         words = ("--patch", json.dumps(patch), "--dry-run", "-o", "json", *options)
@@ -177,7 +180,7 @@ def test_a_dry_run_shows_the_new_payload_of_each_letter_that_changes(
 def test_a_patch_or_the_payload_of_one_letter_is_part_of_the_redrive(
     here: Deployment, mended: str
 ) -> None:
-    done = here.run("dlq", "redrive", "--patch", '{"n": 1}', "--rate", "0.5", *WHY)
+    done = here.run("dlq", "redrive", "--patch", '{"text": 1}', "--rate", "0.5", *WHY)
     assert 0 == done.exit_code
     assert "completed stages keep their results" in done.stderr
     assert "changes nothing" not in done.stderr
@@ -186,8 +189,8 @@ def test_a_patch_or_the_payload_of_one_letter_is_part_of_the_redrive(
     assert "--edit sets one payload, but 3 dead letters match" in many.stderr
     assert 0 == here.run(*ONE, "--edit", mended, *WHY).exit_code
     patched, edited = here.redriven
-    assert (Edit({"n": 1}), 0.5) == (patched.edit, patched.rate)
-    assert Edit({"sku": "x", "qty": 9}, whole=True) == edited.edit
+    assert (Edit({"text": 1}), 0.5) == (patched.edit, patched.rate)
+    assert Edit({"text": "x"}, whole=True) == edited.edit
 
 
 def test_a_lost_payload_can_be_replaced_but_not_patched(
@@ -230,7 +233,7 @@ def test_a_payload_without_fields_can_be_replaced_but_not_patched(
     assert 0 == here.run(*ONE, "--edit", mended, *how).exit_code
 
 
-@pytest.mark.parametrize("patch", [("--patch", '{"n": 1}'), ()])
+@pytest.mark.parametrize("patch", [("--patch", '{"text": 1}'), ()])
 def test_a_new_payload_warns_of_effects_that_were_not_compensated(
     here: Deployment, patch: tuple[str, ...]
 ) -> None:
@@ -246,7 +249,7 @@ def test_a_join_has_no_payload_to_patch(here: Deployment) -> None:
     done = here.run("dlq", "redrive", "--code", "join.it", "--patch", "{}", *WHY)
     assert 2 == done.exit_code
     assert "a/join: " in done.stderr
-    beside = here.run("dlq", "redrive", "--patch", '{"n": 1}', *WHY)
+    beside = here.run("dlq", "redrive", "--patch", '{"text": 1}', *WHY)
     assert (0, 4) == (beside.exit_code, len(here.redriven[-1].letters)), beside.stderr
 
 

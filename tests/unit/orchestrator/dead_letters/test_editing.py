@@ -69,6 +69,65 @@ def test_a_refusal_names_every_field_that_does_not_fit() -> None:
         Edit({"Text": 1, "more": 2}, pipeline=TOY).apply({"Text": "bad"})
 
 
+class Part(BaseModel):
+    size: int = 0
+
+
+class Order(BaseModel):
+    id: str
+    first: Part = Part()
+    parts: list[Part] = []
+    notes: dict[str, str] = {}
+    since: int = 0  # newer than the stored payload
+
+
+ORDER = replace(TOY, payload=Order)
+STORED = {
+    "id": "a",
+    "first": {"size": 1},
+    "parts": [{"size": 2}],
+    "notes": {"by": "me"},
+    "gone": 1,  # a field of an older model
+}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("value", "alone", "checked"),
+    [
+        ({"idd": "b"}, "'idd' (did you mean 'id'?)", "'idd' (did you mean 'id'?)"),
+        ({"id": "b", "xyz": 1}, "'xyz'", "'xyz'"),
+        ({"first": {"sise": 2}}, "'first.sise' (did you mean 'size'?)", "'first.sise'"),
+        ({"parts": [{"size": 1}, {"sice": 1}]}, "'parts.1.sice'", "'parts.1.sice'"),
+        ({"since": 3}, "'since'", ""),  # only the pipeline knows a newer field,
+        ({"notes": {"why": "x"}}, "'notes.why'", ""),  # and what is a mapping
+        ({"id": "b", "first": {"size": 2}, "notes": {"by": "you"}}, "", ""),
+        ({"gone": 2}, "", ""),
+    ],
+)
+def test_a_new_field_that_neither_stored_payload_nor_model_has_is_refused(
+    value: dict[str, Any], alone: str, checked: str, *, whole: bool
+) -> None:
+    new = ({"id": "a"} if whole else {}) | value
+    for pipeline, said in ((None, alone), (ORDER, checked)):
+        edit = Edit(new, whole, pipeline)
+        if not said:
+            edit.apply(STORED)
+            continue
+        with pytest.raises(UsageError) as refused:
+            edit.apply(STORED)
+        assert "redrive.field.unknown" == refused.value.code
+        # A field that the payload has already is not meant.
+        assert said.partition(" (" if whole else "\n")[0] in refused.value.message
+        assert "--pipeline MODULE:NAME" in (refused.value.next_step or "")
+
+
+def test_a_patch_of_many_payloads_may_remove_what_one_does_not_have() -> None:
+    for pipeline in (None, ORDER):
+        new = Edit({"idd": None, "id": "b"}, pipeline=pipeline).apply(STORED)
+        assert ("b", False) == (new["id"], "idd" in new)
+
+
 @pytest.mark.parametrize(
     ("patch", "text"),
     [
@@ -85,7 +144,7 @@ def test_a_dead_letter_names_what_a_patch_changes_without_values(
 
 
 @pytest.mark.parametrize(
-    "patch", [{"more": [0] * 100_000}, {"text": "\u00e9" * (5 * 1024 * 1024)}]
+    "patch", [{"text": [0] * 100_000}, {"text": "\u00e9" * (5 * 1024 * 1024)}]
 )
 async def test_a_payload_that_workers_would_refuse_is_refused(
     patch: dict[str, Any],

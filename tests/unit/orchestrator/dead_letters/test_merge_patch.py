@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from piecework_orchestrator.dead_letters.redrive import apply_patch, make_patch
+from piecework_orchestrator.dead_letters.merge_patch import apply_patch, make_patch
 
 
 @pytest.mark.parametrize(

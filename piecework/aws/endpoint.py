@@ -51,6 +51,8 @@ class Emulator:
     Attributes:
         key: The access key that requests must be signed with; empty: any key. The
             signature itself is not checked.
+        run_line: What starts the run again whose state file it serves. Only the run
+            has workers, and it does not run meanwhile. Empty: it serves a deployment.
     """
 
     endpoint: str
@@ -58,6 +60,7 @@ class Emulator:
     region: str
     version: str
     key: str = ""
+    run_line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Endpoint:
         key: The access key of the embedded AWS.
         by_dev: Whether a `piecework dev` serves the embedded AWS.
         partial: Whether the variables name this machine for some services alone.
+        run_line: As that of `Emulator`.
     """
 
     url: str
@@ -79,6 +83,7 @@ class Endpoint:
     key: str = ""
     by_dev: bool = False
     partial: bool = False
+    run_line: str = ""
 
     @property
     def loopback(self) -> bool:
@@ -128,7 +133,14 @@ def find_endpoint(
         return Endpoint("", "aws", region)
     refuse_two_meanings(environment, folder)
     by_dev = state.version == IN_PROCESS
-    return Endpoint(state.endpoint, "embedded", state.region, state.key, by_dev)
+    return Endpoint(
+        state.endpoint,
+        "embedded",
+        state.region,
+        state.key,
+        by_dev,
+        run_line=state.run_line,
+    )
 
 
 def named_url(environment: Mapping[str, str], name: str) -> str:
@@ -198,6 +210,7 @@ def read_state(folder: Path) -> Emulator | None:
             region=str(fields["region"]),
             version=str(fields["version"]),
             key=str(fields.get("key", "")),
+            run_line=str(fields.get("run_line", "")),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None

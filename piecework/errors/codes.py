@@ -1820,6 +1820,13 @@ ROWS: Final = (
         "Name another file, or one that does not exist.",
     ),
     Code(
+        "run.state.idle",
+        PERMANENT,
+        "A command waits for the job of a state file, and no process works on the "
+        "file.",
+        "Type the line of the run again: it goes on.",
+    ),
+    Code(
         "run.state.in_use",
         PERMANENT,
         "Another process has the state file open, and works on the run.",

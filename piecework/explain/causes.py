@@ -61,6 +61,8 @@ def find(situation: Situation) -> list[Finding]:
     """Return the findings of a situation, the most important first; at least one."""
     view = View(situation)
     found = [finding for cause in CAUSES for finding in cause(view)]
+    if situation.run_line:  # without a process, nothing passes by itself
+        found = [each for each in found if each.kind.rank is not Rank.PASSES]
     if all(finding.kind.rank > Rank.PASSES for finding in found):
         found += job_causes.about_to_continue(view)
     order = list(FINDINGS)

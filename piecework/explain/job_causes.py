@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
@@ -33,6 +35,8 @@ def submit_unfinished(view: View) -> Iterator[Finding]:
     sent = job.sent_at or job.reopened_at
     sending = job.status is JobStatus.RUNNING and not sent
     quiet_s = view.at.now - moment(job.progress_at)
+    if view.at.run_line:
+        return  # nothing but the run finishes it
     if (writing or sending) and quiet_s >= SUBMIT_TIMEOUT_S:
         verb = "retry" if job.status is JobStatus.REOPENING else "submit"
         message = f"The {verb} of the job stopped before all its chunks were sent."
@@ -68,9 +72,19 @@ def job_paused(view: View) -> Iterator[Finding]:
         yield view.finding("job.paused", message, view.chunks, since=pause.at)
 
 
+#: What is found while no process has a state file.
+NO_RUN: Final = "No process works on this run; the same line goes on with it."
+
+
 def workers_missing(view: View) -> Iterator[Finding]:
     """Find that no worker can take the chunks: none runs, or all are busy."""
-    if view.at.workers is None or not view.needs_worker:
+    if not view.needs_worker:
+        return
+    if view.at.run_line:
+        found = view.finding("workers.none", NO_RUN, view.chunks or view.at.job.chunks)
+        yield replace(found, command=view.at.run_line)
+        return
+    if view.at.workers is None:
         return
     chunks, pipeline = view.chunks or view.at.job.chunks, view.at.job.pipeline
     having = [worker for worker in view.live if pipeline in worker.pipelines]

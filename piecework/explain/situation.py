@@ -150,6 +150,8 @@ class Situation:
             day began. Empty: neither, or no budget stopped it.
         fleet: Breakers and limits; None: this operator cannot read them.
         workers: The last reports of all workers; None: cannot be read.
+        run_line: What starts the run again whose state file this is. No process works
+            on it meanwhile, whatever leases and reports say. Empty: a deployment.
         webhooks: The webhooks of the tenant; None: cannot be read.
         lease_s: The seconds of a lease, if its worker does not report them.
         stopped: What old and new code do in the first chunk that newer code stopped,
@@ -172,6 +174,7 @@ class Situation:
     stopped: Mapping[str, Any] | None = None
     quota_wait_s: float = 300.0
     in_flight: Sequence[InFlight] = ()
+    run_line: str = ""
 
 
 async def read_situation(
@@ -213,6 +216,7 @@ async def read_situation(
         stopped=await read_stopped(rt, open_, letters.changed, join),
         quota_wait_s=rt.settings.quota_wait_s,
         in_flight=await read_waited_for(rt, job, open_, letters.more_requests),
+        run_line=rt.endpoint.run_line,
     )
 
 

@@ -114,6 +114,8 @@ class View:
         """Whether the job cannot continue unless a worker does something."""
         status = self.at.job.status
         paused = status is JobStatus.PAUSED
+        if self.at.run_line:  # a wait that is over needs the run, too
+            return not (status.ended or paused)
         return not (status.ended or paused or self.running or self.all_wait)
 
     @cached_property
@@ -174,6 +176,8 @@ class View:
 
         If it renewed the lease after the report was due, only the report failed.
         """
+        if self.at.run_line:
+            return True
         owner, now = self.owner_of(chunk), self.at.now
         renewed = self.renewed_at(chunk)
         if owner and owner.is_late(now) and renewed <= moment(owner.due_at):
@@ -218,6 +222,8 @@ class View:
         report, it may be dead. Workers of other pipelines on its queue receive the
         message, too, and give it back. Then the time proves nothing.
         """
+        if self.at.run_line:
+            return False
         if not worker.is_live(self.at.now) or worker.worker in self.silent:
             return False
         if worker.in_progress or not self.may_serve(worker):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
+import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -77,6 +79,8 @@ app = typer.Typer(
 
 #: Threads besides those of the stages, for host names.
 SPARE_THREADS = 8
+#: The option of each budget, by its name for a submit.
+BUDGETS = {"budget_usd": "--budget-usd", "budget_tokens": "--budget-tokens"}
 #: The reason of the answers that an option gives.
 REASON = "--answer of `piecework run`"
 
@@ -188,6 +192,8 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
             listening(advice(out)),
             remembering(path, keeps=keeps, fresh=fresh, say=out.say) as memory,
         ):
+            if memory is not None:  # printed commands name it
+                out.state = str(memory.file.path)
             what = (pipeline, found, source, save, options, answers, memory)
             wanted = Wanted(*what, workers=workers)
             async with start_worker(out, settings, aws, wanted) as (rt, running):
@@ -226,6 +232,16 @@ class Wanted:
     answers: dict[str, Any]
     memory: Remembered | None
     workers: int = 1
+
+
+#: The commands that run rows, by the files that start them.
+COMMANDS = {"run_command.py": "piecework run", "ask_command.py": "piecework ask"}
+
+
+def typed_line() -> str:
+    """Return the line that the user typed; empty: another program runs this one."""
+    command = COMMANDS.get(Path(sys.argv[0]).name, "")
+    return command and f"{command} {shlex.join(sys.argv[1:])}"
 
 
 def advice(out: Output) -> Listener:
@@ -348,7 +364,8 @@ async def start_worker(
         models = InProcessAws(settings, bucket)
         if wanted.memory is not None:
             digest = content_digest(wanted.source)
-            await wanted.memory.go_on(models, pipeline, wanted.source, digest, out.say)
+            what = (models, pipeline, wanted.source, digest, out.say)
+            await wanted.memory.go_on(*what, typed_line())
         async with worker_beside(models, pipelines, names) as first:
             if wanted.workers == 1:
                 yield models.runtime(), first
@@ -403,7 +420,9 @@ async def run_job(
             await save_artifacts(rt, record, wanted.save, out.say)
         await show_end(out, rt, record, is_spent=spent.is_set())
         if memory is not None:
-            await memory.end(rt, record, out.say)
+            budgets = [BUDGETS[name] for name in BUDGETS if options[name]]
+            ended_by = budgets if spent.is_set() else []
+            await memory.end(rt, record, out.say, spent=ended_by)
         document = await job_document(rt, record)
         return errors or exit_code(document)
 

@@ -252,6 +252,10 @@ def test_a_spent_budget_says_what_is_done_and_what_is_left(
     done = run("app", "rows.jsonl", "--budget-tokens", "100")
     assert (done.exit_code, len(done.stdout.splitlines())) == (4, 10)
     assert "the budget is spent: 10 done, 30 left" in done.stderr
+    # There is no dead letter, and the same line would end the same way.
+    assert "to go on: the same line with a higher --budget-tokens" in done.stderr
+    assert "piecework jobs show --state /" in done.stderr
+    assert "dlq" not in done.stderr
     assert "CANCELLED" not in done.stdout + done.stderr
 
 

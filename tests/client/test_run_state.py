@@ -263,6 +263,36 @@ def test_a_dead_row_keeps_its_run_until_it_is_mended(
     assert set(paid.values()) == {1}
 
 
+def test_commands_on_the_file_of_a_dead_run_name_its_line_and_do_not_wait(
+    project: Path, rows: Path
+) -> None:
+    process = start(project, "--state", "kept.state")
+    while len(book(project)) < 9:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    line = f"piecework run app:squares {rows.name} --max-chunks {SLOTS}"
+    line += " --state kept.state"
+    at, form = ("--state", "kept.state"), ("-o", "json")
+    (listed,) = json.loads(command(project, "jobs", "list", *form, *at).stdout)
+    job = listed["job"]
+    explained = command(project, "jobs", "explain", job, *form, *at)
+    # The leases of the dead process have not expired yet.
+    (finding,) = json.loads(explained.stdout)["findings"]
+    assert ("workers.none", line) == (finding["code"], finding["next"])
+    assert f"next      {line}" in command(project, "jobs", "show", job, *at).stdout
+    for waits in (("jobs", "watch", job), ("results", job, "--follow")):
+        ended = command(project, *waits, *at)
+        assert ended.returncode == 2, ended.stderr
+        assert "error run.state.idle: " in ended.stderr
+        assert f"next: {line}" in ended.stderr
+    elsewhere = command(
+        Path("/"), "jobs", "explain", job, "--state", str(project / at[1])
+    )
+    assert f"next: cd {project} && {line}" in elsewhere.stderr
+
+
 def test_a_file_that_is_named_stays_and_one_that_is_off_is_not_written(
     project: Path, rows: Path, run: Run
 ) -> None:

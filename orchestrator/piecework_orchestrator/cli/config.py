@@ -21,7 +21,7 @@ from piecework.settings import PREFIX, Settings, load_settings
 from piecework_orchestrator.cli.global_options import VERBOSITY
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.programs import STATE_FILE
+from piecework_orchestrator.cli.programs import RUN_LINE, STATE_FILE
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
 from piecework_orchestrator.cli.table import Column
 
@@ -29,6 +29,7 @@ from piecework_orchestrator.cli.table import Column
 OTHER_VARIABLES = {
     LOG_LEVEL,
     VERBOSITY,
+    RUN_LINE,
     STATE_FILE,
     "PIECEWORK_UI_TOKEN",
     "PIECEWORK_STATE_DIR",

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from piecework_orchestrator.cli.global_options import QUIET, VERBOSE
 from piecework_orchestrator.cli.options import Format
-from piecework_orchestrator.cli.programs import STATE_FILE, naming_file
+from piecework_orchestrator.cli.programs import RUN_LINE, STATE_FILE, naming_file
 from piecework_orchestrator.cli.table import (
     Column,
     Document,
@@ -58,6 +58,8 @@ class Output:
     #: The state file of a run that the command works on: the commands that it names
     #: need it, too. Empty: it works on a deployment.
     state: str = field(default_factory=lambda: os.environ.get(STATE_FILE, ""))
+    #: What starts this run again, if it has no process; else empty.
+    run_line: str = field(default_factory=lambda: os.environ.get(RUN_LINE, ""))
 
     @property
     def table(self) -> bool:
@@ -108,9 +110,13 @@ class Output:
 
     def named(self, document: Document) -> Document:
         """Return a document whose next command names the state file."""
-        if not self.state or NEXT not in document:
+        if not self.state or not isinstance(document.get(NEXT), str):
             return document
-        return {**document, NEXT: naming_file(str(document[NEXT]), self.state)}
+        return {**document, NEXT: self.to_copy(document[NEXT])}
+
+    def to_copy(self, text: str) -> str:
+        """Return a text whose commands work as they are: on a state file, too."""
+        return naming_file(text, self.state, self.run_line)
 
     def draw(
         self, view: Callable[[Console], object], *, on_stderr: bool = False
@@ -123,7 +129,7 @@ class Output:
         console = console_of(stream)
         with console.capture() as drawn:
             view(console)
-        lines = naming_file(drawn.get(), self.state).splitlines()
+        lines = self.to_copy(drawn.get()).splitlines()
         stream.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def line(self, document: Document) -> None:
@@ -147,7 +153,7 @@ class Output:
         On a terminal it is wrapped between words. A command stays on one line, to be
         copied.
         """
-        text = naming_file(clean(text), self.state)
+        text = self.to_copy(clean(text))
         if self.stderr.isatty() and not text.startswith("next: "):
             text = fill(text, console_of(self.stderr).width)
         self.stderr.write(f"{text}\n")
@@ -157,7 +163,7 @@ class Output:
         """Write an error and the next step to stderr; for programs as a document."""
         form = self.format if self.errors is None else self.errors
         if form is not Format.TABLE:
-            step = naming_file(next_step, self.state)
+            step = self.to_copy(next_step)
             found = {"code": code, "message": message, "next_step": step}
             self.stderr.write(encode({"error": found}, form))
             self.stderr.flush()

@@ -24,6 +24,14 @@ ON_STATE = frozenset(
 FLAG = "--state"
 #: The variable by which that program tells the command the file that it works on.
 STATE_FILE = "PIECEWORK_STATE_FILE"
+#: The variable by which it tells what starts the run of that file again.
+RUN_LINE = "PIECEWORK_STATE_RUN"
+#: A command in a text that needs a worker, or starts one: on a state file, its run is
+#: the worker.
+_NEEDS_WORKER = re.compile(
+    r"\bpiecework (?:jobs watch [^\s`]+|results [^\s`]+ --follow|"
+    r"worker --pipelines [^\s`]+)"
+)
 #: A command in a text that can work on a state file. Those of a group have two words.
 _COMMAND = re.compile(
     r"\bpiecework (?:(?:approvals|chunks|dlq|effects|jobs) [a-z][a-z-]*"
@@ -42,10 +50,16 @@ def become(module: str, words: Sequence[str]) -> NoReturn:
     os.execv(sys.executable, command)  # noqa: S606, TID251 -- our program, no shell
 
 
-def naming_file(text: str, file: str) -> str:
-    """Return a text whose commands name the state file, to be copied as they are."""
+def naming_file(text: str, file: str, line: str = "") -> str:
+    """Return a text whose commands name the state file, to be copied as they are.
+
+    `line` starts the run of the file again, in place of commands that need a worker;
+    empty: it runs.
+    """
     if not file:
         return text
+    if line:
+        text = _NEEDS_WORKER.sub(lambda _: line, text)
     return _COMMAND.sub(lambda at: f"{at[0]} {FLAG} {shlex.quote(file)}", text)
 
 

@@ -58,9 +58,9 @@ def make_patch(old: Any, new: Any) -> Any:
 def unstored(value: Any, old: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Yield the fields of a new value that the stored payload does not have.
 
-    With each comes the stored field that may be meant; empty: none is near. An empty
-    object and a value of another kind have no fields to compare with. The parts of a
-    list are alike, so a part may have each field that one of the stored parts has.
+    With each comes the stored field that may be meant; empty: it is far from all. An
+    empty object and a value of another kind have no fields to compare with. The parts
+    of a list are alike, so a part may have each field that one of the stored parts has.
     """
     if isinstance(value, dict) and isinstance(old, dict) and (old or not path):
         free = {name.casefold(): name for name in old if name not in value}

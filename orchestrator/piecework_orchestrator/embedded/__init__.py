@@ -184,16 +184,19 @@ def started(
 
 
 @contextmanager
-def announce(endpoint: str, key: str, state_dir: Path | None = None) -> Iterator[None]:
+def announce(
+    endpoint: str, key: str, state_dir: Path | None = None, *, run_line: str = ""
+) -> Iterator[None]:
     """Let the commands of this folder use the AWS that this process serves.
 
-    Afterwards it is removed, unless another program has files in it.
+    Afterwards it is removed, unless another program has files in it. `run_line`: as
+    that of `Emulator`.
 
     Raises:
         UsageError: `embedded.state.in_use`, `embedded.state.unreadable`.
     """
     folder = state.resolve_folder(state_dir)
-    own = Emulator(endpoint, os.getpid(), REGION, IN_PROCESS, key)
+    own = Emulator(endpoint, os.getpid(), REGION, IN_PROCESS, key, run_line)
     with state.lock(folder):
         other = read_state(folder)
         refuse_beside_dev(other)

@@ -16,7 +16,7 @@ from piecework.domain.job import Job
 from piecework.domain.moments import moment
 from piecework.domain.pause import Pause
 from piecework.domain.states import ChunkStatus, JobStatus
-from piecework.errors import WaitTimeoutError
+from piecework.errors import UsageError, WaitTimeoutError
 from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk
 from piecework_orchestrator.reading.calls_so_far import CallsSoFar
@@ -179,6 +179,7 @@ async def watch(
     Raises:
         NotFoundError: `job.record.not_found`.
         WaitTimeoutError: `cli.wait.timeout`; the job continues.
+        UsageError: `run.state.idle`: it is in a state file, and its run has ended.
     """
     limit = asyncio.timeout(timeout_s)
     try:
@@ -224,6 +225,7 @@ async def poll_until_ended(
             await watcher.on_poll(found)
         if found.status.ended:
             return found
+        require_process(rt, found, ended)
         watcher.remark_once(hint)
         if found.status is JobStatus.CANCELLING:
             watcher.remark_once(describe_cancel(found))
@@ -232,6 +234,18 @@ async def poll_until_ended(
         elif not counts.active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
         await asyncio.sleep(poll_interval_s(found.chunks, poll_s))
+
+
+def require_process(rt: Reading, job: Job, ended: int) -> None:
+    """Refuse to wait for a job of a state file: no process works on it meanwhile.
+
+    Raises:
+        UsageError: `run.state.idle`.
+    """
+    if line := rt.endpoint.run_line:
+        done = f"{ended:,} of {job.chunks:,} chunks have ended"
+        message = f"No process works on job {job.ref.job}: {done}."
+        raise UsageError(message, code="run.state.idle", next_step=line)
 
 
 def describe_pause(job: Job, pause: Pause) -> str:

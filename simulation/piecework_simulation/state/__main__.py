@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from piecework_orchestrator.cli.app import app
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.plain import asked_format
-from piecework_orchestrator.cli.programs import STATE_FILE
+from piecework_orchestrator.cli.programs import RUN_LINE, STATE_FILE
 from piecework_orchestrator.cli.run import report_error
 from piecework_simulation.aws_server.server import serve_aws
 from piecework_simulation.in_process import InProcessAws
@@ -66,6 +67,7 @@ def reading(path: Path) -> Iterator[StateFile]:
 def serving(file: StateFile) -> Iterator[None]:
     """Serve the models of a state file; settings and endpoint name them meanwhile."""
     facts = file.facts
+    os.environ[RUN_LINE] = run_line(facts)
     for name in ENDPOINT_VARIABLES:
         os.environ.pop(name, None)
     for name in ("app", "env", "tenant"):
@@ -75,7 +77,7 @@ def serving(file: StateFile) -> Iterator[None]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with announced(file):
+        async with announced(file, run_line(facts)):
             ready.set_result(None)
             await stop.wait()
 
@@ -101,15 +103,23 @@ def serving(file: StateFile) -> Iterator[None]:
             thread.join()
 
 
+def run_line(facts: Mapping[str, str]) -> str:
+    """Return what starts the run of a file again, from the present folder."""
+    line, folder = facts.get("line", ""), facts.get("folder", "")
+    if not line:  # it was typed in no shell
+        return f"run pipeline {facts.get('pipeline', '')} again, as before"
+    return line if folder == str(Path.cwd()) else f"cd {shlex.quote(folder)} && {line}"
+
+
 @asynccontextmanager
-async def announced(file: StateFile) -> AsyncIterator[None]:
-    """Serve the models to the commands of this process."""
+async def announced(file: StateFile, line: str) -> AsyncIterator[None]:
+    """Serve the models to the commands of this process; `line` starts the run again."""
     settings = load_settings()
     aws = InProcessAws(settings, settings.bucket(EMBEDDED_ACCOUNT, DEFAULT_REGION))
     file.attach(aws)
     key = embedded.new_key()
     async with serve_aws(aws, key) as endpoint:
-        with embedded.announce(endpoint, key):
+        with embedded.announce(endpoint, key, run_line=line):
             yield
 
 

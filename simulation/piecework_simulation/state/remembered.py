@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,8 +19,10 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.saga.code_version import code_version
 from piecework.settings import Settings
+from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.operate.identity import new_job_id
+from piecework_orchestrator.reading.job_documents import dead_letters_of
 from piecework_simulation.in_process import InProcessAws
 from piecework_simulation.state.file import StateFile, opened
 from piecework_simulation.state.going_on import count_done, go_on
@@ -48,12 +50,18 @@ class Remembered:
         return self.file.facts["job"]
 
     async def go_on(
-        self, aws: InProcessAws, pipeline: Pipeline, source: str, digest: str, say: Say
+        self,
+        aws: InProcessAws,
+        pipeline: Pipeline,
+        source: str,
+        digest: str,
+        say: Say,
+        line: str = "",
     ) -> None:
         """Fill the models from the file, and go on with the run that it holds.
 
         `source` is what the run reads, in words. `digest` is that of its rows; empty:
-        only their reader can tell.
+        only their reader can tell. `line` is the line that was typed; empty: none was.
 
         Raises:
             UsageError: `run.input.changed`: the file holds another run;
@@ -75,6 +83,8 @@ class Remembered:
                 app=settings.app,
                 env=settings.env,
                 tenant=settings.tenant,
+                line=line,
+                folder=str(Path.cwd()),
             )
         file.attach(aws)
         if not facts:
@@ -95,6 +105,7 @@ class Remembered:
             before = facts["code_version"] or "unknown"
             say(f"the code has changed: {before} -> {version or 'unknown'}")
             file.note(code_version=version)
+        file.note(line=line, folder=str(Path.cwd()))
         if job is not None:
             aws.create_queues(queues_of([pipeline]))
             await go_on(rt, job)
@@ -120,8 +131,13 @@ class Remembered:
             return
         raise UsageError(what, code="run.input.changed")
 
-    async def end(self, rt: Runtime, job: Job, say: Say) -> None:
-        """Forget a run whose chunks all succeeded; else say what comes next."""
+    async def end(
+        self, rt: Runtime, job: Job, say: Say, *, spent: Sequence[str] = ()
+    ) -> None:
+        """Forget a run whose chunks all succeeded; else say what comes next.
+
+        `spent`: the options of the budget that ended the run.
+        """
         if (
             await count_done(rt, job) == job.chunks
             and job.status is JobStatus.SUCCEEDED
@@ -129,12 +145,33 @@ class Remembered:
             self.file.is_over = not self.keeps
             return
         if job.status.ended:
-            path = self.file.path
-            say(f"the run is kept: piecework dlq list --state {path}")
-            say(
-                f"after a fix: piecework dlq redrive --job {job.ref.job} --reason TEXT"
-                f" --state {path}, then the same line again"
-            )
+            letters = dead_letters_of(rt).of_job(job.ref)
+            has_open = any([letter.state == OPEN async for letter in letters])
+            for each in kept_lines(job, spent, has_open=has_open):
+                say(each)
+
+
+def kept_lines(job: Job, spent: Sequence[str], *, has_open: bool) -> Iterator[str]:
+    """Yield what comes after a run that is kept: what each kind of left chunks needs.
+
+    `has_open`: whether dead letters are open. The output adds the state file to the
+    commands.
+    """
+    name = job.ref.job
+    if has_open:
+        yield "the run is kept: piecework dlq list"
+        yield (
+            f"after a fix: piecework dlq redrive --job {name} --reason TEXT, then the"
+            " same line again"
+        )
+    else:
+        yield f"the run is kept: piecework jobs show {name}"
+    if job.status is not JobStatus.CANCELLED:
+        return
+    if spent:
+        yield f"to go on: the same line with a higher {' or '.join(spent)}"
+    else:
+        yield "to go on: the same line again"
 
 
 async def submit_once(

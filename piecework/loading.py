@@ -16,6 +16,7 @@ from types import ModuleType
 
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.errors import UsageError
+from piecework.errors.extras import missing_extra
 from piecework.pipelines import Pipeline
 
 #: The `-X` option of a program that searches the working directory last.
@@ -128,8 +129,15 @@ def search_working_directory() -> None:
 def _failed(name: str, error: BaseException) -> UsageError:
     if isinstance(error, UsageError):
         return error
+    if found := missing_extra(error):
+        return found
     message = f"Importing {name} failed: {type(error).__name__}: {error}"
-    return UsageError(message, code="pipeline.module.failed")
+    step = ""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        step = f"Install the package that has `{package}`, such as by `pip install "
+        step += f"{package}`. If it is your own, run from the folder that holds it."
+    return UsageError(message, code="pipeline.module.failed", next_step=step)
 
 
 def _attribute(module: str, pipeline: Pipeline) -> str:

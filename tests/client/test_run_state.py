@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -78,6 +79,26 @@ async def total(results) -> int:
     if "STUCK" in os.environ:
         await asyncio.sleep(600)
     return found
+"""
+
+
+DOCUMENTS = """
+from pydantic import BaseModel
+from piecework import pipeline
+
+
+class Part(BaseModel):
+    text: str
+
+
+@pipeline
+async def words(part: Part) -> int:
+    return len(part.text.split())
+
+
+@words.split
+def whole(document):
+    yield Part(text=document.text)
 """
 
 
@@ -393,6 +414,31 @@ def test_a_folder_that_cannot_be_written_costs_the_memory_of_the_run_alone(
     done = run("app:squares", "rows.jsonl")
     assert (done.exit_code, len(values(done.stdout))) == (0, ROWS)
     assert "this run is not remembered" in done.stderr
+
+
+def test_a_folder_is_read_without_its_links_that_lead_out(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "docs.py").write_text(DOCUMENTS, encoding="utf-8")
+    folder = project / "folder"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "a.txt").write_text("one two", encoding="utf-8")
+    (folder / "out.txt").symlink_to("/proc/1/cwd/x.txt")
+    (folder / "out").symlink_to("/proc/1")
+    done = run("docs:words", "folder", "--state", "kept.state")
+    assert (done.exit_code, values(done.stdout)) == (0, {0: 2}), done.stderr
+
+    real = Path.open
+
+    def refused(path: Path, *words: object, **options: object) -> object:
+        if path.name == "a.txt":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, *words, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refused)
+    done = run("docs:words", "folder", "--state", "kept.state")
+    assert done.exit_code == 2
+    assert "error input.file.unreadable: " in done.stderr
 
 
 def test_a_run_that_was_refused_leaves_nothing(

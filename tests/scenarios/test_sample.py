@@ -208,3 +208,4 @@ async def test_a_sample_of_the_whole_job_holds_nothing_back(
         with pytest.raises(UsageError) as refused:
             await client.job("job-1").forecast()
     assert refused.value.code == "job.sample.missing"
+    assert "`piecework jobs show job-1`" in refused.value.next_step

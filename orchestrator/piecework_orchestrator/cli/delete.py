@@ -15,7 +15,7 @@ from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.cost.job import deletion_terms
-from piecework_orchestrator.operate.deletion import lost_letters
+from piecework_orchestrator.operate.deletion import lost_letters, require_reason
 from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
 from piecework_orchestrator.reading.times import count
 
@@ -53,4 +53,5 @@ def delete_job(
             told = f"{first['deleted_by']}: {first['delete_reason']}"
             out.say(f"the tombstone keeps who deleted it first, and why: {told}")
 
-    run_client(run, output)
+    # Before the question: one who has answered it must not be asked for more.
+    run_client(run, output, before=lambda: require_reason(job, reason))

@@ -34,9 +34,7 @@ async def delete(
         UsageError: `job.state.not_deletable`: the job has not ended;
             `cli.reason.missing`.
     """
-    if not reason.strip():
-        message = f"The tombstone of job {ref.job} needs a reason."
-        raise UsageError(message, code="cli.reason.missing", next_step="Add --reason.")
+    require_reason(ref.job, reason)
     deletions = Deletions(rt.table, rt.clock)
     while (job := await rt.jobs.read(ref)) is not None:
         if job.status is JobStatus.DELETED:
@@ -65,3 +63,15 @@ async def lost_letters(rt: Runtime, job: str) -> str:
     if doubtful := await effects_of_letters(rt, letters):
         lost += f" and {count(len(doubtful), 'effect')} in doubt"
     return lost
+
+
+def require_reason(job: str, reason: str) -> None:
+    """Refuse to delete a job without a reason, which its tombstone keeps.
+
+    Raises:
+        UsageError: `cli.reason.missing`.
+    """
+    if not reason.strip():
+        message = f"The tombstone of job {job} needs a reason."
+        step = "Add --reason 'why it goes', and --yes without a terminal."
+        raise UsageError(message, code="cli.reason.missing", next_step=step)

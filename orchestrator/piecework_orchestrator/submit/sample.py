@@ -111,7 +111,9 @@ async def require_sampled(rt: Runtime, job: str) -> Job:
     found = await require_job(rt, job)
     if not found.sample:
         message = f"Job {job} has no sample, so nothing is known of its rest."
-        raise UsageError(message, code="job.sample.missing")
+        step = f"`piecework jobs show {job}` says when it ends, and `piecework jobs "
+        step += f"cost {job}` what it has cost."
+        raise UsageError(message, code="job.sample.missing", next_step=step)
     return found
 
 

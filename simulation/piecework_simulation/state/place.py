@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from piecework.settings import Settings
-from piecework_orchestrator.submit.intake.json_lines import SCHEME
-from piecework_orchestrator.submit.intake.source import STDIN
+from piecework_orchestrator.submit.intake.json_lines import SCHEME, unreadable
+from piecework_orchestrator.submit.intake.source import STDIN, files_of
 
 #: The folder of state files below that of the user.
 FOLDER = Path("piecework") / "runs"
@@ -57,22 +57,19 @@ def content_digest(source: str) -> str:
     """Return a digest of what a source holds; empty: only its reader can tell.
 
     Raises:
-        OSError: It cannot be read.
+        UsageError: `input.source.not_found`, `input.file.unreadable`.
     """
     if source.startswith(SCHEME) or source == STDIN:
         return ""
     digest = hashlib.sha256()
-    for path in files(Path(source)):
-        with path.open("rb") as file:
-            digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-            while block := file.read(BLOCK):
-                digest.update(block)
+    for path in files_of(source):
+        try:
+            if not path.is_file():  # what a pipe holds cannot be read twice
+                continue
+            with path.open("rb") as file:
+                digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+                while block := file.read(BLOCK):
+                    digest.update(block)
+        except OSError as error:
+            raise unreadable(str(path), error) from error
     return digest.hexdigest()
-
-
-def files(path: Path) -> Iterator[Path]:
-    """Yield a file, or the files of a directory in order."""
-    if path.is_dir():
-        yield from sorted(each for each in path.rglob("*") if each.is_file())
-    elif path.is_file():
-        yield path

@@ -111,6 +111,18 @@ def test_a_module_that_misses_another_has_failed(modules: Path) -> None:
     code, message = code_of(module)
     assert code == "pipeline.module.failed"
     assert "pw_missing" in message
+    with pytest.raises(UsageError, match="`pip install pw_missing`"):
+        load_pipelines([module])
+
+
+def test_a_module_that_misses_a_package_of_an_extra_names_the_extra(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    module = written(modules, "pw_agents", "import pydantic_ai")
+    assert code_of(module)[0] == "cli.extra.missing"
+    with pytest.raises(UsageError, match=r"pip install '\.\[pydantic-ai\]'"):
+        load_pipelines([module])
 
 
 def test_a_module_that_breaks_says_how(modules: Path) -> None:

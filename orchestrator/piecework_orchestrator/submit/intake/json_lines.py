@@ -161,7 +161,7 @@ async def open_blocks(path: Path) -> AsyncGenerator[bytes, None]:
     try:
         stream = await asyncio.to_thread(path.open, "rb")
     except OSError as error:
-        raise _unreadable(str(path), error) from error
+        raise unreadable(str(path), error) from error
     with stream:
         async with aclosing(stream_blocks(stream, str(path))) as blocks:
             async for block in blocks:
@@ -174,10 +174,11 @@ async def stream_blocks(stream: BinaryIO, origin: str) -> AsyncGenerator[bytes, 
         while block := await asyncio.to_thread(stream.read, BLOCK):
             yield block
     except OSError as error:
-        raise _unreadable(origin, error) from error
+        raise unreadable(origin, error) from error
 
 
-def _unreadable(origin: str, error: OSError) -> UsageError:
+def unreadable(origin: str, error: OSError) -> UsageError:
+    """Return the error of a source that the system does not let us read."""
     message = f"{origin} cannot be read: {error.strerror or type(error).__name__}."
     step = "Check its permissions, and that its disk is available."
     return UsageError(

@@ -221,12 +221,9 @@ async def directory_chunks(
     """
     require_split(pipeline, str(root))
     read, skipped, names = 0, 0, list[str]()
-    inside = _without_links(root)
-    for path in _files(root):
+    for path, target in _documents(root):
         name = printable_name(path.relative_to(root).as_posix())
-        target = _without_links(path)
-        leads_out = not target.is_relative_to(inside)
-        if leads_out or not is_document(path) or _is_folder(path):
+        if target is None:
             skipped += 1
             names += [name] if len(names) < MAX_NAMED_FILES else []
             continue
@@ -249,6 +246,36 @@ async def directory_chunks(
             next_step="Name a directory with .md, .txt, .docx or .pdf files.",
             directory=str(root),
         )
+
+
+def files_of(source: str) -> Iterator[Path]:
+    """Yield the files that a source on this disk consists of, in a fixed order.
+
+    Raises:
+        UsageError: `input.source.not_found`, `input.file.unreadable`.
+    """
+    root = Path(source)
+    if not _is_directory(root):
+        yield root
+        return
+    yield from (target for _, target in _documents(root) if target is not None)
+
+
+def _documents(root: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield each file below a directory, and where its links lead.
+
+    None stands for a file that is skipped: no document, or its link leads out.
+    """
+    inside = _without_links(root)
+    for path in _files(root):
+        try:
+            target = _without_links(path)
+        except OSError:  # its link leads where this user may not look
+            yield path, None
+            continue
+        leads_out = not target.is_relative_to(inside)
+        skipped = leads_out or not is_document(path) or _is_folder(path)
+        yield path, None if skipped else target
 
 
 def _without_links(path: Path) -> Path:

@@ -23,6 +23,8 @@ jobs accept-changes a --dry-run --code-version 'bad version!'
 jobs retry a --reason why --yes --deadline 5x
 jobs set-budget a --budget-usd abc
 jobs set-priority a hig
+jobs delete a
+jobs delete a --yes
 chunks list a --status FOO
 chunks show a x
 dlq list --since 5x

@@ -54,8 +54,8 @@ async def test_two_jobs_pay_for_an_equal_call_once(
     first = (await scenario.chunks("second"))[0]
     assert ended.status is JobStatus.SUCCEEDED
     assert scenario.happened("paid") == 3
-    none = {"lost_claims": 0, "paid_again": 0}
-    assert shown["calls"] == {"paid": 1, "cached": 2, **none}
+    none = {"lost_claims": 0, "paid_again": 0, "running": 0}
+    assert {"paid": 1, "cached": 2, **none}.items() <= shown["calls"].items()
     assert (first.item["calls"], first.item["cached_calls"]) == (0, 1)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import ClaimUsage
+from piecework.calls.usage import ClaimUsage
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.resilience.lanes import Lane
@@ -235,7 +236,7 @@ async def test_an_attempt_in_a_slow_lane_neither_stalls_nor_counts_as_runtime() 
     bench = Bench(stall_timeout_s=100.0, max_runtime_s=500.0)
 
     async def slow(lease: Lease) -> None:
-        work: Any = SimpleNamespace(gate=PauseGate())
+        work: Any = SimpleNamespace(gate=PauseGate(), usage=ClaimUsage())
         lease.work = work
         with work.gate.in_lane(Lane.flex()):
             await asyncio.sleep(900.0)

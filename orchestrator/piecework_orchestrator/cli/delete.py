@@ -53,5 +53,5 @@ def delete_job(
             told = f"{first['deleted_by']}: {first['delete_reason']}"
             out.say(f"the tombstone keeps who deleted it first, and why: {told}")
 
-    # Before the question: one who has answered it must not be asked for more.
+    # Before the question: an answered question must not be followed by another one.
     run_client(run, output, before=lambda: require_reason(job, reason))

@@ -12,7 +12,6 @@ import pytest
 
 from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import ClaimUsage
-from piecework.calls.usage import ClaimUsage
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.resilience.lanes import Lane

@@ -8,9 +8,9 @@ tell how fast the chunks end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from piecework.domain import keys
 from piecework.domain.chunk import Chunk
@@ -49,6 +49,7 @@ from piecework.store.effects import INTENT, UNKNOWN
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 #: The most groups, blocks, and dead letters of one page, that are read. Each costs a
@@ -197,9 +198,9 @@ async def read_situation(
         read_chunks(rt, job, known),
         read_join(rt, job),
         read_letters(rt, job),
-        if_readable(read_fleet(rt.table)),
-        if_readable(read_reports(rt.table)),
-        if_readable(webhooks_of(rt.table, job.ref.tenant)),
+        if_readable(read_fleet, rt.table),
+        if_readable(read_reports, rt.table),
+        if_readable(webhooks_of, rt.table, job.ref.tenant),
     )
     return Situation(
         now=rt.clock(),
@@ -373,7 +374,7 @@ async def read_join(rt: Reading, job: Job) -> tuple[Chunk | None, str]:
     key = budgets.get(ends[0].get("code", "")) if ends else None
     if key is None:
         return join, ""
-    row = await if_readable(rt.table.get(key.pk, key.sk)) or {}
+    row = await if_readable(rt.table.get, key.pk, key.sk) or {}
     today = iso(rt.clock())[:10] if key.daily else ""
     return join, max(read_optional_text(row, "set_at") or "", today)
 
@@ -417,10 +418,16 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     )
 
 
-async def if_readable(read: Awaitable[R]) -> R | None:
-    """Return what was read; None: AWS refused it to this operator."""
+async def if_readable(
+    read: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
+) -> R | None:
+    """Return what was read; None: AWS refused it to this operator.
+
+    It makes the coroutine itself: one that is given would never be awaited if the task
+    of this read was cancelled before it began.
+    """
     try:
-        return await read
+        return await read(*args, **kwargs)
     except StoreError as error:
         if error.code != ACCESS_DENIED:
             raise

@@ -127,7 +127,7 @@ async def unreported(rt: Runtime, job: Job, code_version: str) -> str:
 
     It is empty, too, if the operator cannot read the reports.
     """
-    reports = await if_readable(read_reports(rt.table))
+    reports = await if_readable(read_reports, rt.table)
     if not code_version or reports is None:
         return ""
     versions = {each.code_versions.get(job.pipeline, "") for each in reports}

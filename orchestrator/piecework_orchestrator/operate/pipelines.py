@@ -27,7 +27,7 @@ async def list_pipelines(rt: Runtime, tenant: str) -> list[dict[str, Any]]:
     """
     workers, jobs = Counter[str](), Counter[str]()
     # A role of one tenant cannot read the reports of workers.
-    reports = await if_readable(read_reports(rt.table))
+    reports = await if_readable(read_reports, rt.table)
     for report in reports or ():
         if report.is_live(rt.clock()):
             workers.update(report.pipelines)

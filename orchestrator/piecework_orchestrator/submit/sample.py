@@ -128,8 +128,8 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
     table = load_prices(prices)
     chunks, fleet, reports = await asyncio.gather(
         sample_chunks(rt, job),
-        if_readable(read_fleet(rt.table)),
-        if_readable(read_reports(rt.table)),
+        if_readable(read_fleet, rt.table),
+        if_readable(read_reports, rt.table),
     )
     done = [chunk for chunk in chunks if chunk.status.ended]
     sample = [

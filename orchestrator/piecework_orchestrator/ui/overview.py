@@ -99,9 +99,9 @@ class Overview:
         (jobs, more), (causes, left), fleet, reports, hooks = await asyncio.gather(
             self._jobs(JobSearch()),
             read_causes(self.client),
-            if_readable(read_fleet(self.rt.table)),
-            if_readable(read_reports(self.rt.table)),
-            if_readable(webhooks_of(self.rt.table, self.rt.settings.tenant)),
+            if_readable(read_fleet, self.rt.table),
+            if_readable(read_reports, self.rt.table),
+            if_readable(webhooks_of, self.rt.table, self.rt.settings.tenant),
         )
         now = self.rt.clock()
         workers = [worker_document(row, now) for row in reports or ()]
@@ -260,7 +260,7 @@ class Overview:
 async def read_causes(client: Client) -> tuple[list[Document] | None, str]:
     """Return the causes of open dead letters, and which letters cannot be read."""
     damaged: list[ChunkRef] = []
-    letters = await if_readable(client.dead_letters(unreadable=damaged))
+    letters = await if_readable(client.dead_letters, unreadable=damaged)
     return None if letters is None else group_by_cause(letters), left_out(damaged)
 
 

@@ -261,7 +261,7 @@ class Pages:
 
     async def workers(self, _: Request) -> Response:
         """Show the workers by their last report."""
-        found = await if_readable(read_workers(self.client.runtime))
+        found = await if_readable(read_workers, self.client.runtime)
         return self._page("workers.html", workers=found)
 
     # ── change ────────────────────────────────────────────────────────────────

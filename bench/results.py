@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.adapters.systems import PIECEWORK
+
 FOLDER = Path(__file__).parent / "results"
 LATEST = FOLDER / "full.json"
 #: The error of a run that the user interrupted.
 INTERRUPTED = "interrupted"
 #: A run counts as quiet when others used less than so many cores meanwhile.
 QUIET_CORES = 0.25
-#: The system that stands first in each table.
-OURS = "piecework"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Results:
         kept = [r for r in older.records if (r.workload, r.system) not in now]
         records = sorted(
             [*self.records, *kept],
-            key=lambda each: (each.workload, each.system != OURS),
+            key=lambda each: (each.workload, each.system != PIECEWORK),
         )
         versions = {**older.versions, **self.versions}
         return Results(self.form, self.machine, versions, records)

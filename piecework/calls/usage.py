@@ -119,7 +119,7 @@ class UsageReporter:
         return usage
 
     def report_cut_off(self, call: Call) -> None:
-        """Report a call that was cut off: as much as its estimate may be charged."""
+        """Report an attempt of unknown end: as much as its estimate may be charged."""
         usage, dependency = Usage(), call.dependency
         if dependency.layer == "llm" or dependency.usage is not None:
             with suppress(PermanentError):

@@ -287,6 +287,13 @@ ROWS: Final = (
     # llm
     *http_rows("llm", service="model provider"),
     Code(
+        "llm.batch.results_gone",
+        PERMANENT,
+        "The provider has deleted the results of a batch before they were read, as it "
+        "does after some 30 days.",
+        f"Run {REDRIVE}: the calls are asked, and paid for, again.",
+    ),
+    Code(
         "llm.context.overflow",
         PERMANENT,
         "The prompt is longer than the model's context.",

@@ -117,7 +117,8 @@ def stop_error(reason: object, handled: Collection[str] = ()) -> StageError | No
         message = "The answer is cut off: it does not say why the model stopped."
         return TransientError(message, code="llm.http.malformed_body")
     code, sentence = UNFINISHED.get(known, _UNKNOWN)
-    return _error(f"{sentence}: {word[:_SHOWN]}.", code, provider_code=word[:_SHOWN])
+    message = f"{sentence}: {word[:_SHOWN]}."
+    return stage_error(message, code, provider_code=word[:_SHOWN])
 
 
 def error_in(answer: object) -> StageError | None:
@@ -136,7 +137,7 @@ def error_in(answer: object) -> StageError | None:
     code = code_of_words(words, status) or "llm.model.failed"
     shown = str(status or next(iter(words), "no code"))[:_SHOWN]
     message = f"The provider answered with an error in place of an answer: {shown}."
-    return _error(message, code, http_status=status, provider_code=shown)
+    return stage_error(message, code, http_status=status, provider_code=shown)
 
 
 def raise_for_stop_reason(answer: object, *, handled: Collection[str] = ()) -> None:
@@ -184,7 +185,8 @@ def _errors(answer: object, handled: Collection[str]) -> Iterator[StageError | N
     yield stop_error(next(filter(None, named), None), handled)
 
 
-def _error(message: str, code: str, **facts: Any) -> StageError:
+def stage_error(message: str, code: str, **facts: Any) -> StageError:
+    """Return the error of a code of the registry, of the class of that code."""
     return _KINDS[REGISTRY[code].error_class](message, code=code, **facts)
 
 

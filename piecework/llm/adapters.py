@@ -9,16 +9,18 @@ dependency retries.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from piecework.errors.stop_reasons import error_in, stop_error
-from piecework.llm.mending import count_of
+from piecework.errors.stop_reasons import stop_error
+from piecework.llm.batches.anthropic_batches import AnthropicBatches
+from piecework.llm.batches.openai_batches import OpenAIBatches
+from piecework.llm.batches.port import BatchProvider
+from piecework.llm.chat import chat_body, chat_lane, read_chat
+from piecework.llm.clients import invoke, open_client, provider_of, without_retries
+from piecework.llm.messages import message_body, read_message
+from piecework.llm.parts import count, part, temperature_of, text_of
 from piecework.llm.request import (
     ModelAnswer,
     ModelRequest,
@@ -28,11 +30,11 @@ from piecework.llm.request import (
 from piecework.llm.schema import closed
 from piecework.llm.streams import StreamedChat, StreamedMessage, drain
 
-#: The hosts whose providers have a name of their own in keys and price lists.
-HOSTS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 #: The most tokens of an answer of Anthropic that is not streamed: the SDK refuses to
 #: wait for more, of some of its models.
 MOST_UNSTREAMED: Final = 8_192
+#: Where the clients of Anthropic's models in other clouds are: those have no batches.
+_OTHER_CLOUDS: Final = "anthropic.lib."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,13 @@ class Adapter:
     Attributes:
         provider: Part of the key of each call; two providers may use the same id.
         lanes: The tiers that it can ask for.
+        batches: Its batches of the same requests; None: it has none.
     """
 
     provider: str
     send: Callable[[ModelRequest], Awaitable[ModelAnswer]]
     lanes: frozenset[str] = frozenset()
+    batches: BatchProvider | None = None
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Send a request."""
@@ -72,17 +76,7 @@ def openai_chat(
     )
 
     async def send(request: ModelRequest) -> ModelAnswer:
-        messages = [{"role": each.role, "content": each.text} for each in request.turns]
-        if request.system:
-            messages.insert(0, {"role": "system", "content": request.system})
-        body = {
-            "model": request.model,
-            "messages": messages,
-            limit: request.max_tokens,
-            **temperature_of(request),
-            **openai_format(request),
-            **openai_lane(request),
-        }
+        body = chat_body(request, limit) | chat_lane(request)
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         opened = await without_retries(client)
@@ -92,50 +86,10 @@ def openai_chat(
             chat = StreamedChat()
             await drain(answer, chat.add)
             answer = chat
-        usage, notes = getattr(answer, "usage", None), list[str]()
-        found = ModelAnswer(
-            text="",
-            tokens_in=count(usage, "prompt_tokens", notes),
-            tokens_out=count(usage, "completion_tokens", notes),
-            cached_tokens_in=count(
-                part(usage, "prompt_tokens_details"), "cached_tokens"
-            ),
-            notes=tuple(notes),
-            response_model=getattr(answer, "model", None) or "",
-            service_tier=part(answer, "service_tier") or "",
-        )
-        require_no_error(answer, found)
-        try:
-            choice = answer.choices[0]
-            require_no_error(choice, found)
-            refused = getattr(choice.message, "refusal", None)
-            stopped = "refusal" if refused else choice.finish_reason
-            text = text_of(choice.message.content)
-        except (AttributeError, IndexError, TypeError) as error:
-            raise malformed_answer(name, error, found) from error
-        return replace(found, text=text, stop_reason=stopped or "")
+        return read_chat(name, answer)
 
-    return Adapter(name, send, frozenset({"flex"}))
-
-
-def openai_lane(request: ModelRequest) -> dict[str, Any]:
-    """Return the parameters of a lane; the client waits for its slow answers."""
-    if not request.lane:
-        return {}
-    return {"service_tier": request.lane, "timeout": request.timeout}
-
-
-def openai_format(request: ModelRequest) -> dict[str, Any]:
-    """Return the parameter for structured output."""
-    if request.schema is None:
-        return {}
-    enforced = closed(request.schema)
-    schema: dict[str, Any] = {
-        "name": request.schema_name,
-        "schema": enforced or dict(request.schema),
-        "strict": enforced is not None,
-    }
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    batches = OpenAIBatches(client, name, limit)
+    return Adapter(name, send, frozenset({"flex"}), batches)
 
 
 def anthropic_messages(
@@ -155,18 +109,7 @@ def anthropic_messages(
     name = provider or provider_of(client, "anthropic")
 
     async def send(request: ModelRequest) -> ModelAnswer:
-        body = {
-            "model": request.model,
-            "messages": [
-                {"role": each.role, "content": each.text} for each in request.turns
-            ],
-            "max_tokens": request.max_tokens,
-            **({"system": request.system} if request.system else {}),
-            **anthropic_format(request),
-        }
-        if extra := temperature_of(request):  # the SDK has no parameter for it any more
-            body["extra_body"] = extra
-        body = merged(body, request.options)
+        body = merged(message_body(request), request.options)
         if is_streamed := stream or body["max_tokens"] > MOST_UNSTREAMED:
             body["stream"] = True
         opened = await without_retries(client)
@@ -175,44 +118,11 @@ def anthropic_messages(
             message = StreamedMessage()
             await drain(answer, message.add)
             answer = message
-        usage, notes = getattr(answer, "usage", None), list[str]()
-        read = count(usage, "cache_read_input_tokens")
-        written = count(usage, "cache_creation_input_tokens")
-        found = ModelAnswer(
-            text="",
-            stop_reason=getattr(answer, "stop_reason", None) or "",
-            tokens_in=count(usage, "input_tokens", notes) + read + written,
-            tokens_out=count(usage, "output_tokens", notes),
-            cached_tokens_in=read,
-            cache_write_tokens_in=written,
-            notes=tuple(notes),
-            response_model=getattr(answer, "model", None) or "",
-            service_tier=part(usage, "service_tier") or "",
-        )
-        require_no_error(answer, found)
-        try:
-            text = text_of(answer.content, request.schema_name)
-        except (AttributeError, TypeError) as error:
-            raise malformed_answer(name, error, found) from error
-        return replace(found, text=text)
+        return read_message(name, answer, request.schema_name)
 
-    return Adapter(name, send)
-
-
-def anthropic_format(request: ModelRequest) -> dict[str, Any]:
-    """Return the parameters for structured output."""
-    if request.schema is None:
-        return {}
-    enforced = closed(request.schema)
-    if enforced is not None:
-        return {
-            "output_config": {"format": {"type": "json_schema", "schema": enforced}}
-        }
-    tool = {"name": request.schema_name, "input_schema": dict(request.schema)}
-    return {
-        "tools": [tool],
-        "tool_choice": {"type": "tool", "name": request.schema_name},
-    }
+    elsewhere = type(client).__module__.startswith(_OTHER_CLOUDS)
+    batches = None if elsewhere else AnthropicBatches(client, name)
+    return Adapter(name, send, batches=batches)
 
 
 def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
@@ -285,92 +195,3 @@ def bedrock_metadata(request: ModelRequest) -> dict[str, Any]:
     """Return the parameter with the key of the call; Bedrock allows 256 characters."""
     key = request.idempotency_key[:256]
     return {"requestMetadata": {"idempotency-key": key}} if key else {}
-
-
-# ── what the adapters share ───────────────────────────────────────────────────
-
-
-def temperature_of(request: ModelRequest) -> dict[str, float]:
-    """Return the temperature, if the stage set one: some models refuse any."""
-    if request.temperature is None:
-        return {}
-    return {"temperature": request.temperature}
-
-
-def text_of(content: Any, tool: str = "") -> str:
-    """Return the texts of an answer, or what its tool was given, as JSON.
-
-    If the request demands a tool, a turn that asks for another one has no answer,
-    whatever it says before.
-
-    Raises:
-        TypeError: The content is neither a text nor a list of parts.
-    """
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list | tuple):
-        raise TypeError(type(content).__name__)
-    texts = []
-    for each in content:
-        used = part(each, "toolUse")
-        if used is None and part(each, "type") == "tool_use":
-            used = each
-        if used is not None:
-            if tool and part(used, "name") != tool:
-                return ""
-            given = part(used, "input")
-            return given if isinstance(given, str) else json.dumps(given)
-        texts.append(each if isinstance(each, str) else part(each, "text") or "")
-    return "".join(texts)
-
-
-def part(whole: Any, name: str) -> Any:
-    """Return a part of an answer, of an object or of a mapping; None: it has none."""
-    if isinstance(whole, Mapping):
-        return whole.get(name)
-    return getattr(whole, name, None)
-
-
-def count(usage: Any, name: str, notes: list[str] | None = None) -> int:
-    """Return a number of tokens; an odd one leaves a note, and counts as 0."""
-    found = count_of(part(usage, name))
-    if found is None and notes is not None:
-        notes.append(f"{name} is missing or odd: it counts as 0")
-    return found or 0
-
-
-def require_no_error(answer: Any, found: ModelAnswer) -> None:
-    """Refuse an answer that states an error although its status is 200.
-
-    Raises:
-        StageError: With the code of the status that it states; `found`: its tokens.
-    """
-    if (error := error_in(answer)) is not None:
-        error.facts["answer"] = found
-        raise error
-
-
-def provider_of(client: Any, default: str) -> str:
-    """Return the name of the provider behind a client, by the host of its address."""
-    host = urlsplit(str(getattr(client, "base_url", "") or "")).hostname
-    return HOSTS.get(host, host) if host else default
-
-
-async def open_client(client: Any) -> Any:
-    """Return the client itself, or what the function for it returns."""
-    return await client() if inspect.isroutine(client) else client
-
-
-async def without_retries(client: Any) -> Any:
-    """Return the client of an SDK with its own retries switched off."""
-    opened = await open_client(client)
-    options = getattr(opened, "with_options", None)
-    return opened if options is None else options(max_retries=0)
-
-
-async def invoke(method: Callable[..., Any], body: Mapping[str, Any]) -> Any:
-    """Call a method of a client; a plain one runs in a thread."""
-    if inspect.iscoroutinefunction(inspect.unwrap(method)):
-        return await method(**body)
-    answer = await asyncio.to_thread(method, **body)
-    return await answer if inspect.isawaitable(answer) else answer

@@ -31,6 +31,7 @@ from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.lanes import DIRECT, Lane
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
+from piecework.resilience.warming import Warming
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -141,6 +142,8 @@ class Dependency:
             `failed`, `all` or `none`. None: as the setting `record_calls` says.
         lane: For a model, whose pure calls can wait: the cheaper tier that its requests
             ask for, and for how long. `Model(lane=…)` sets it.
+        warming: For a model: lets one request of each prefix go before the others.
+            `Model(warm=True)` sets it.
         scope: For `by`: the user and the task, or a function that receives the
             arguments by name and returns that text. Equal scopes share their answers.
 
@@ -172,6 +175,7 @@ class Dependency:
     scope: str | Callable[..., str] = ""
     record_calls: Literal["failed", "all", "none"] | None = None
     lane: Lane = DIRECT
+    warming: Warming | None = None
 
     def __post_init__(self) -> None:
         """Refuse a declaration that contradicts itself."""

@@ -138,7 +138,9 @@ class Attempts:
                 if end is None:
                     attempts.correct_budgets(Amount())
                     try:
-                        end = await self._send(attempts)
+                        warms = call.dependency.warming is not None
+                        sending = self._send_in_turn if warms else self._send
+                        end = await sending(attempts)
                     except BaseException:
                         self._count_failure(attempts, None)
                         attempts.end(self.log, now(), "cut off")
@@ -187,6 +189,23 @@ class Attempts:
             await self.in_flight.wait()
             end = await self._send(attempts, call.lookup)
         return end
+
+    async def _send_in_turn(self, attempts: CallAttempts) -> Answered[Any] | Failed:
+        """Call the dependency once the first request of its prefix was answered.
+
+        That wait comes before the admission: neither a limit nor the time of the
+        attempt counts it.
+        """
+        bound, warming = attempts.call.bound, attempts.call.dependency.warming
+        assert warming is not None  # noqa: S101 -- as the caller has seen
+        with self.admission.gate.waiting():
+            turn = await warming.turn(*bound.args, **bound.keywords)
+        end: Answered[Any] | Failed | None = None
+        try:
+            end = await self._send(attempts)
+            return end
+        finally:
+            turn.end(answered=end is not None and has_answer(end))
 
     async def _send(
         self,
@@ -397,3 +416,10 @@ class Attempts:
 def is_unknown(end: Answered[Any] | Failed) -> bool:
     """Return whether a lookup has found that the provider knows nothing."""
     return isinstance(end, Answered) and end.value is None
+
+
+def has_answer(end: Answered[Any] | Failed) -> bool:
+    """Return whether the dependency has answered, also with what does not fit."""
+    if isinstance(end, Answered):
+        return True
+    return isinstance(getattr(end.error, "facts", {}).get("usage"), Usage)

@@ -19,7 +19,7 @@ from piecework.llm.batches.openai_batches import OpenAIBatches
 from piecework.llm.batches.port import BatchProvider
 from piecework.llm.chat import chat_body, chat_lane, read_chat
 from piecework.llm.clients import invoke, open_client, provider_of, without_retries
-from piecework.llm.messages import message_body, read_message
+from piecework.llm.messages import message_body, message_mark, read_message
 from piecework.llm.parts import count, part, temperature_of, text_of
 from piecework.llm.request import (
     ModelAnswer,
@@ -45,12 +45,15 @@ class Adapter:
         provider: Part of the key of each call; two providers may use the same id.
         lanes: The tiers that it can ask for.
         batches: Its batches of the same requests; None: it has none.
+        cache_mark: Returns the parameters that ask the provider to keep the prefix of a
+            request; None: it keeps prefixes by itself.
     """
 
     provider: str
     send: Callable[[ModelRequest], Awaitable[ModelAnswer]]
     lanes: frozenset[str] = frozenset()
     batches: BatchProvider | None = None
+    cache_mark: Callable[[ModelRequest], dict[str, Any]] | None = None
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Send a request."""
@@ -122,7 +125,7 @@ def anthropic_messages(
 
     elsewhere = type(client).__module__.startswith(_OTHER_CLOUDS)
     batches = None if elsewhere else AnthropicBatches(client, name)
-    return Adapter(name, send, batches=batches)
+    return Adapter(name, send, batches=batches, cache_mark=message_mark)
 
 
 def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
@@ -178,7 +181,16 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
             raise malformed_answer(provider, error, found) from error
         return replace(found, text=text)
 
-    return Adapter(provider, send, frozenset({"flex"}))
+    return Adapter(provider, send, frozenset({"flex"}), cache_mark=bedrock_mark)
+
+
+def bedrock_mark(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameter that marks the end of the prefix, tools included."""
+    if not request.system:
+        return {}
+    return {
+        "system": [{"text": request.system}, {"cachePoint": {"type": "default"}}],
+    }
 
 
 def bedrock_format(request: ModelRequest) -> dict[str, Any]:

@@ -33,6 +33,14 @@ def message_body(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
+def message_mark(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameter that marks the end of the prefix, tools included."""
+    if not request.system:
+        return {}
+    kept = {"type": "text", "text": request.system}
+    return {"system": [{**kept, "cache_control": {"type": "ephemeral"}}]}
+
+
 def _format(request: ModelRequest) -> dict[str, Any]:
     """Return the parameters for structured output."""
     if request.schema is None:

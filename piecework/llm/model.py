@@ -48,6 +48,7 @@ from piecework.llm.schema import (
     schema_of,
 )
 from piecework.resilience.lanes import DIRECT, PRICED_TIERS, Lane
+from piecework.resilience.warming import Warming
 from piecework.telemetry.emit import quiet_log
 
 M = TypeVar("M", bound=BaseModel)
@@ -101,6 +102,7 @@ class Model:
         repairs: int = REPAIRS,
         options: Mapping[str, Any] | None = None,
         lane: Lane = DIRECT,
+        warm: bool = False,
         **declared: Any,
     ) -> None:
         """Declare a model.
@@ -121,6 +123,9 @@ class Model:
                 except for the tier.
             lane: How its requests are served: `Lane.direct()`, or `Lane.flex()`, later
                 and for less. No part of keys: the answer is the same.
+            warm: Whether the first request of each prefix goes before the others of
+                its process, so that they read it from the provider's cache. A prefix
+                is the system text, the schema and the options.
             **declared: Further arguments of `Dependency`, such as `limits`, `retry`,
                 `timeout`, `breaker`, `cache_ttl_s`, `by`, `scope` and `version`.
 
@@ -131,12 +136,14 @@ class Model:
         self.name, self.caller, self.price = name, caller, price
         self.model_id, self.max_tokens = model_id or name, max_tokens
         self.repairs = require_repairs(repairs)
-        self.options, self.lane = dict(options or {}), lane
+        self.options, self.lane, self.warm = dict(options or {}), lane, warm
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
         require_lane(self, lane)
         ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of, "lane": lane}
         ours["estimate"] = self.estimated_tokens
+        if warm:
+            ours["warming"] = Warming(prefix_of)
         ours |= {"provider": self.provider, "model": self.model_id}
         if price is not None:
             ours["estimate_usd"] = self.estimated_usd
@@ -321,9 +328,14 @@ class Model:
         return answer
 
     def options_of(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the parameters of a request: this model's, then those of `ask`."""
+        """Return the parameters of a request: this model's, then those of `ask`.
+
+        Before both: the mark of a prefix that the provider shall keep.
+        """
         is_ours = request.options_for in {"", self.name}
-        return merged(self.options, request.options if is_ours else {})
+        mark = getattr(self.caller, "cache_mark", None) if self.warm else None
+        marked = mark(request) if mark is not None else {}
+        return merged(merged(marked, self.options), request.options if is_ours else {})
 
     def _wrong_caller(self, returned: str) -> UsageError:
         message = f"The caller of the model {self.name} returned a {returned}."
@@ -408,6 +420,12 @@ class Model:
     def limit_of(self, request: ModelRequest) -> int:
         """Return the most tokens of an answer: by `ask`, else this model's own."""
         return self.max_tokens if request.own_limit else request.max_tokens
+
+
+def prefix_of(request: ModelRequest, *_: Any) -> tuple[str, ...]:
+    """Return what the prompts of equal prefixes have in common."""
+    asked = repr(sorted(request.options.items()))
+    return request.system, request.schema_name, asked
 
 
 def estimated_tokens_in(request: ModelRequest) -> int:

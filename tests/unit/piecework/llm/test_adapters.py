@@ -255,6 +255,42 @@ async def test_anthropic_messages_sends_and_reads_messages() -> None:
     assert await model.ask("", "a", returns=Open) == Open(more={"a": 1})
 
 
+@pytest.mark.parametrize(
+    ("adapt", "answer", "expected"),
+    [
+        (openai_chat, OPENAI, None),
+        (
+            anthropic_messages,
+            objects(ANTHROPIC),
+            [
+                {
+                    "type": "text",
+                    "text": "Read.",
+                    "cache_control": {"type": "ephemeral"},
+                }
+            ],
+        ),
+        (
+            bedrock_converse,
+            BEDROCK,
+            [{"text": "Read."}, {"cachePoint": {"type": "default"}}],
+        ),
+    ],
+)
+async def test_a_warm_model_marks_its_prefix_for_the_cache_of_its_provider(
+    adapt: Any, answer: Any, expected: Any
+) -> None:
+    client = Client(answer)
+    for warm in (False, True):
+        model = Model("m", adapt(client), warm=warm, options={"extra": 1})
+        await model.complete(replace(REQUEST, options={}))
+        await model.complete(replace(REQUEST, system="", options={}))
+
+    plain, plain_alone, marked, alone = client.bodies
+    assert alone == plain_alone
+    assert marked == (plain if expected is None else {**plain, "system": expected})
+
+
 def answered_by(answer: dict[str, Any]) -> Any:
     """Return an answer as the objects of an SDK, with the input of a tool as JSON."""
     found = objects(answer)

@@ -283,8 +283,9 @@ async def test_a_warm_model_marks_its_prefix_for_the_cache_of_its_provider(
     client = Client(answer)
     for warm in (False, True):
         model = Model("m", adapt(client), warm=warm, options={"extra": 1})
-        await model.complete(replace(REQUEST, options={}))
-        await model.complete(replace(REQUEST, system="", options={}))
+        asked = replace(REQUEST, options={}, schema={}, schema_name="Bill")
+        await model.complete(asked)
+        await model.complete(replace(asked, system=""))
 
     plain, plain_alone, marked, alone = client.bodies
     assert alone == plain_alone

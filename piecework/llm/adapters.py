@@ -10,24 +10,22 @@ dependency retries.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-from piecework.errors.stop_reasons import stop_error
 from piecework.llm.batches.anthropic_batches import AnthropicBatches
 from piecework.llm.batches.openai_batches import OpenAIBatches
 from piecework.llm.batches.port import BatchProvider
 from piecework.llm.chat import chat_body, chat_lane, read_chat
 from piecework.llm.clients import invoke, open_client, provider_of, without_retries
-from piecework.llm.messages import message_body, message_mark, read_message
-from piecework.llm.parts import count, part, temperature_of, text_of
-from piecework.llm.request import (
-    ModelAnswer,
-    ModelRequest,
-    malformed_answer,
-    merged,
+from piecework.llm.converse import (
+    converse_body,
+    converse_lane,
+    converse_mark,
+    read_converse,
 )
-from piecework.llm.schema import closed
+from piecework.llm.messages import message_body, message_mark, read_message
+from piecework.llm.request import ModelAnswer, ModelRequest, merged
 from piecework.llm.streams import StreamedChat, StreamedMessage, drain
 
 #: The most tokens of an answer of Anthropic that is not streamed: the SDK refuses to
@@ -143,67 +141,9 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
     """
 
     async def send(request: ModelRequest) -> ModelAnswer:
-        limits = {"maxTokens": request.max_tokens, **temperature_of(request)}
-        body = {
-            "modelId": request.model,
-            "messages": [
-                {"role": each.role, "content": [{"text": each.text}]}
-                for each in request.turns
-            ],
-            "inferenceConfig": limits,
-            **({"system": [{"text": request.system}]} if request.system else {}),
-            **bedrock_format(request),
-            **bedrock_metadata(request),
-            **({"serviceTier": {"type": request.lane}} if request.lane else {}),
-        }
+        body = converse_body(request) | converse_lane(request)
         opened = await open_client(client)
         answer = await invoke(opened.converse, merged(body, request.options))
-        usage, notes = answer.get("usage"), list[str]()
-        read = count(usage, "cacheReadInputTokens")
-        written = count(usage, "cacheWriteInputTokens")
-        found = ModelAnswer(
-            text="",
-            stop_reason=answer.get("stopReason") or "",
-            tokens_in=count(usage, "inputTokens", notes) + read + written,
-            tokens_out=count(usage, "outputTokens", notes),
-            cached_tokens_in=read,
-            cache_write_tokens_in=written,
-            notes=tuple(notes),
-            service_tier=part(answer.get("serviceTier"), "type") or "",
-        )
-        # A guardrail or a filter may answer, and be paid, without a message.
-        if not answer.get("output") and stop_error(found.stop_reason):
-            return found
-        try:
-            content = answer["output"]["message"]["content"]
-            text = text_of(content, request.schema_name)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise malformed_answer(provider, error, found) from error
-        return replace(found, text=text)
+        return read_converse(provider, answer, request.schema_name)
 
-    return Adapter(provider, send, frozenset({"flex"}), cache_mark=bedrock_mark)
-
-
-def bedrock_mark(request: ModelRequest) -> dict[str, Any]:
-    """Return the parameter that marks the end of the prefix, tools included."""
-    if not request.system:
-        return {}
-    return {
-        "system": [{"text": request.system}, {"cachePoint": {"type": "default"}}],
-    }
-
-
-def bedrock_format(request: ModelRequest) -> dict[str, Any]:
-    """Return the parameter for structured output."""
-    if request.schema is None:
-        return {}
-    schema = closed(request.schema) or dict(request.schema)
-    tool = {"name": request.schema_name, "inputSchema": {"json": schema}}
-    choice = {"tool": {"name": request.schema_name}}
-    return {"toolConfig": {"tools": [{"toolSpec": tool}], "toolChoice": choice}}
-
-
-def bedrock_metadata(request: ModelRequest) -> dict[str, Any]:
-    """Return the parameter with the key of the call; Bedrock allows 256 characters."""
-    key = request.idempotency_key[:256]
-    return {"requestMetadata": {"idempotency-key": key}} if key else {}
+    return Adapter(provider, send, frozenset({"flex"}), cache_mark=converse_mark)

@@ -50,7 +50,7 @@ async def bytes_of(manager: Any) -> AsyncIterator[bytes]:
         return
     response = await asyncio.to_thread(manager.__enter__)
     try:
-        async for each in _in_thread(response.iter_bytes()):
+        async for each in in_thread(response.iter_bytes()):
             yield each
     finally:
         await asyncio.to_thread(manager.__exit__, None, None, None)
@@ -64,7 +64,7 @@ async def items_of(
         async for each in lister(limit=most):
             yield each
         return
-    async for each in _in_thread(iter(await asyncio.to_thread(lister, limit=most))):
+    async for each in in_thread(iter(await asyncio.to_thread(lister, limit=most))):
         yield each
 
 
@@ -73,7 +73,7 @@ def is_async(client: Any) -> bool:
     return hasattr(client, "__aenter__")
 
 
-async def _in_thread(iterator: Any) -> AsyncIterator[Any]:
+async def in_thread(iterator: Any) -> AsyncIterator[Any]:
     """Yield each item of an iterator that blocks."""
     end = object()
     while (item := await asyncio.to_thread(next, iterator, end)) is not end:

@@ -5,26 +5,34 @@ The true clients of OpenAI and Anthropic ask stubs on loopback that keep books.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import boto3
 import pytest
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.config import Config
 from pydantic import BaseModel
 
-from piecework import UsageError, envelope_of
-from piecework.errors import PermanentError
+from piecework import UsageError
+from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.errors.classify import classify
 from piecework.llm import (
     ModelAnswer,
     ModelRequest,
     Turn,
     anthropic_messages,
+    bedrock_converse,
     openai_chat,
 )
 from piecework.llm.adapters import Adapter
+from piecework.llm.batches.bedrock_batches import BedrockBatches
 from piecework.llm.batches.lines import MOST_LINE
 from piecework.llm.batches.port import (
     BatchProvider,
@@ -37,6 +45,7 @@ from piecework.llm.batches.port import (
 )
 from piecework.llm.schema import schema_of
 from tests.providers.anthropic_stub import AnthropicStub
+from tests.providers.bedrock_stub import BedrockStub
 from tests.providers.openai_stub import OpenAIStub
 from tests.providers.serving import served
 from tests.providers.stub import Fate, Stub
@@ -67,13 +76,20 @@ class Wire:
         return [each async for each in self.batches.outcomes(batch_id)]
 
 
+STUBS = {"OpenAI": OpenAIStub, "Anthropic": AnthropicStub, "Bedrock": BedrockStub}
+
+
 @asynccontextmanager
 async def wired(kind: str) -> AsyncIterator[Wire]:
-    sdk = openai if "OpenAI" in kind else anthropic
-    stub = (OpenAIStub if sdk is openai else AnthropicStub)(clock=lambda: NOW)
-    is_async = kind.startswith("Async")
-    http = sdk.DefaultAsyncHttpxClient if is_async else sdk.DefaultHttpxClient
-    async with served(stub) as address:
+    provider = kind.removeprefix("Async")
+    stub: Stub = STUBS[provider](clock=lambda: NOW)
+    async with served(stub) as address, AsyncExitStack() as opened:
+        if isinstance(stub, BedrockStub):
+            yield Wire(stub, await bedrock(address, opened, plain=kind == provider))
+            return
+        sdk = openai if provider == "OpenAI" else anthropic
+        is_async = kind != provider
+        http = sdk.DefaultAsyncHttpxClient if is_async else sdk.DefaultHttpxClient
         # Without TLS no certificates are loaded, which takes longer than a test.
         client = getattr(sdk, kind)(
             base_url=address, api_key="k", http_client=http(verify=False)
@@ -87,13 +103,41 @@ async def wired(kind: str) -> AsyncIterator[Wire]:
             await closed
 
 
-@pytest.fixture(params=["AsyncOpenAI", "AsyncAnthropic"])
+async def bedrock(address: str, opened: AsyncExitStack, *, plain: bool) -> Adapter:
+    """Return an adapter for Bedrock, on clients of boto3 or of aiobotocore."""
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    place: dict[str, Any] = {"endpoint_url": address, "region_name": "eu-west-1"}
+    config = {"retries": {"total_max_attempts": 1}, "s3": {"addressing_style": "path"}}
+    names = ("bedrock-runtime", "bedrock", "s3")
+    if plain:
+        session = aws_session()
+        place["config"] = Config(**config)
+        found = [session.client(each, **place) for each in names]
+        for each in found:
+            opened.callback(each.close)
+    else:
+        place |= keys | {"config": AioConfig(**config)}
+        found = [
+            await opened.enter_async_context(get_session().create_client(each, **place))
+            for each in names
+        ]
+    role = "arn:aws:iam::123456789012:role/batches"
+    batches = BedrockBatches(*found[1:], bucket="bucket", role=role)
+    return replace(bedrock_converse(found[0]), batches=batches)
+
+
+@functools.cache
+def aws_session() -> boto3.Session:
+    return boto3.Session("k", "s", region_name="eu-west-1")
+
+
+@pytest.fixture(params=["AsyncOpenAI", "AsyncAnthropic", "Bedrock"])
 async def wire(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
     async with wired(request.param) as found:
         yield found
 
 
-@pytest.fixture(params=["OpenAI", "Anthropic", "AsyncOpenAI", "AsyncAnthropic"])
+@pytest.fixture(params=[*STUBS, *(f"Async{each}" for each in STUBS)])
 async def any_wire(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
     async with wired(request.param) as found:
         yield found
@@ -113,6 +157,15 @@ def rows(batches: BatchProvider, names: list[str]) -> list[BatchRow]:
     return [batches.row(each, replace(request_of(each), model="m")) for each in names]
 
 
+def judged(error: BaseException) -> ErrorEnvelope:
+    return classify(error, layer="llm")
+
+
+def number(batch_id: str) -> str:
+    """Return the id in the book of the provider; an ARN ends with it."""
+    return batch_id.rpartition("/")[2]
+
+
 def fates(**of: Fate) -> Callable[[str], Fate]:
     return lambda name: of.get(name, "answered")
 
@@ -129,8 +182,8 @@ async def test_each_row_ends_as_a_direct_request_for_half_the_price(
     batch_id = await any_wire.create(names)
 
     status = await any_wire.batches.status(batch_id)
-    is_openai = isinstance(stub, OpenAIStub)  # Anthropic has no word for the whole
-    assert status.state == (BatchState.ENDED if is_openai else BatchState.EXPIRED)
+    is_anthropic = isinstance(stub, AnthropicStub)  # it has no word for the whole
+    assert status.state == (BatchState.EXPIRED if is_anthropic else BatchState.ENDED)
     assert (status.rows, status.answered, status.failed) == (5, 2, 1)
     assert status.created_at == status.ended_at == NOW
     found = await any_wire.outcomes(batch_id)
@@ -150,8 +203,14 @@ async def test_each_row_ends_as_a_direct_request_for_half_the_price(
     assert by_name["late"] == [RowExpired("late")]
     (failed,) = by_name["broken"]
     assert isinstance(failed, RowFailed)
-    overflow, busy = "llm.context.overflow", "llm.http.529_overloaded"
-    assert failed.error.code == (overflow if is_openai else busy)
+    assert (
+        failed.error.code
+        == {
+            OpenAIStub: "llm.context.overflow",
+            AnthropicStub: "llm.http.529_overloaded",
+            BedrockStub: "llm.http.400_bad_request",
+        }[type(stub)]
+    )
     assert [each.tier for each in stub.book] == ["batch"] * 2 + ["default"] * 2
 
 
@@ -173,10 +232,13 @@ async def test_a_row_asks_what_a_direct_request_asks(
         model="m",
         options={"metadata": {"user_id": "u"}, "extra_body": {"top_k": 3}},
     )
+    if isinstance(wire.stub, BedrockStub):
+        request = replace(request, options={"inferenceConfig": {"topP": 0.9}})
     await wire.adapter(request)
 
     row = wire.batches.row("a", request)
-    assert row.body == bodies[0]
+    in_path = {"modelId": "m"} if isinstance(wire.stub, BedrockStub) else {}
+    assert row.body == bodies[0] | in_path
     batch_id = await wire.batches.create([row], "d")
     await wire.outcomes(batch_id)
     assert bodies[1] == bodies[0]
@@ -195,18 +257,22 @@ async def test_a_creation_whose_answer_is_lost_is_found_again(any_wire: Wire) ->
         stub.clock = lambda at=at: NOW - 400 + 2 * at  # type: ignore[misc]
         stub.made([("other", row.body)] * (1 + at % 2), digest=f"other{at}")
     stub.clock, stub.lost_creations = lambda: NOW + 100, 1
-    with pytest.raises(Exception) as lost:  # noqa: PT011 -- of either SDK
+    with pytest.raises(Exception) as lost:  # noqa: PT011 -- of any SDK
         await any_wire.create(["a", "b", "c"])
-    assert envelope_of(lost.value).code == "llm.connection.failed"
+    assert judged(lost.value).retryable
 
     (found,) = await batches.find("d1", NOW, 3)
-    assert found.id == "batch_250"
+    assert number(found.id) == "batch_250"
     if batches.limits.finds_exactly:
         assert await batches.find("d2", NOW, 3) == []
-        assert [b.id for b in await batches.find("other200", NOW, 1)] == ["batch_200"]
+        (other,) = await batches.find("other200", NOW, 1)
+        assert number(other.id) == "batch_200"
     else:
         assert [b.id for b in await batches.find("any", NOW, 3)] == ["batch_250"]
     assert await batches.find("d1", NOW + 200, 3) == []
+    if isinstance(stub, BedrockStub):  # a repeated creation makes no second job
+        again = await any_wire.create(["a", "b", "c"])
+        assert number(again) == "batch_250"
     assert len(stub.batches) == 251
 
 
@@ -216,7 +282,7 @@ async def test_a_creation_whose_answer_is_lost_is_found_again(any_wire: Wire) ->
 async def test_a_batch_that_ends_early_has_what_it_answered(wire: Wire) -> None:
     batches, stub, names = wire.batches, wire.stub, [f"r{n}" for n in range(30)]
     stub.takes_s = 100_000.0
-    cut, late = await wire.create(names), await wire.create(names)
+    cut, late = await wire.create(names, "d1"), await wire.create(names, "d2")
     assert (await batches.status(cut)).state is BatchState.IN_PROGRESS
     assert (await batches.status(cut)).ended_at is None
 
@@ -229,7 +295,7 @@ async def test_a_batch_that_ends_early_has_what_it_answered(wire: Wire) -> None:
         found = await wire.outcomes(batch_id)
         kinds = [type(each) for each in found]
         assert kinds.count(RowAnswered) + kinds.count(RowExpired) == len(names)
-        billed = [each for each in stub.book if each.batch_id == batch_id]
+        billed = [each for each in stub.book if each.batch_id == number(batch_id)]
         assert kinds.count(RowAnswered) == len(billed) > 0
 
 
@@ -260,13 +326,16 @@ async def test_results_that_the_provider_has_deleted_are_gone(any_wire: Wire) ->
     assert gone.value.code == "llm.batch.results_gone"
 
 
-@pytest.mark.parametrize(
-    ("denied", "code"),
-    [(401, "llm.http.401_unauthenticated"), (403, "llm.http.403_forbidden")],
-)
-async def test_a_wrong_key_keeps_its_code(wire: Wire, denied: int, code: str) -> None:
+@pytest.mark.parametrize("denied", [401, 403])
+async def test_a_wrong_key_has_the_code_of_a_direct_request(
+    wire: Wire, denied: int
+) -> None:
     batches, batch_id = wire.batches, await wire.create(["a"])
     wire.stub.denied = denied
+    with pytest.raises(Exception) as direct:  # noqa: PT011 -- of any SDK
+        await wire.adapter(replace(request_of("a"), model="m"))
+    expected = judged(direct.value)
+    assert expected.http_status == denied
     for asked in (
         lambda: wire.create(["a"]),
         lambda: batches.status(batch_id),
@@ -275,9 +344,10 @@ async def test_a_wrong_key_keeps_its_code(wire: Wire, denied: int, code: str) ->
         lambda: wire.outcomes(batch_id),
     ):
         before = len(wire.stub.asked)
-        with pytest.raises(Exception) as refused:  # noqa: PT011 -- of either SDK
+        with pytest.raises(Exception) as refused:  # noqa: PT011 -- of any SDK
             await asked()
-        assert envelope_of(refused.value).code == code
+        found = judged(refused.value)
+        assert (found.code, found.http_status) == (expected.code, denied)
         assert len(wire.stub.asked) == before + 1  # neither SDK tries again
 
 
@@ -290,12 +360,17 @@ async def test_hostile_lines_are_told_and_the_others_stand(any_wire: Wire) -> No
         b"no JSON\n": "not JSON",
         b"\xff\xfe\n": "not UTF-8",
         b"[1]\n": "no object",
-        b'{"custom_id": 7}\n': "no custom_id",
-        b'{"custom_id": "' + b"y" * 65 + b'"}\n': "no custom_id",
+        b'{"custom_id": 7}\n': "custom",
+        b'{"custom_id": "' + b"y" * 65 + b'"}\n': "custom",
         b'{"custom_id": "x", "result": {"type": "of tomorrow"}}\n': "",
         deep + b"\n": "nested",
         b'{"custom_id": "' + b"z" * (MOST_LINE + 5) + b'"}\n': "longer",
     }
+    if isinstance(any_wire.stub, BedrockStub):
+        hostile = {
+            line.replace(b"custom_id", b"recordId"): why.replace("custom", "record")
+            for line, why in hostile.items()
+        }
     any_wire.stub.more_lines = (b"\r\n", *hostile, b"\n")
     found = await any_wire.outcomes(await any_wire.create(["a", "b"]))
 

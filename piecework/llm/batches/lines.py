@@ -60,8 +60,8 @@ def _line(parts: list[bytes], size: int) -> Line | None:
     return Line(content) if content else None
 
 
-def row_of(line: Line) -> dict[str, Any] | RowUnreadable:
-    """Return the object of a line; it has a `custom_id` of 1 to 64 letters."""
+def row_of(line: Line, key: str = "custom_id") -> dict[str, Any] | RowUnreadable:
+    """Return the object of a line; it has a name of 1 to 64 letters under `key`."""
     if not line.is_whole:
         return RowUnreadable(line.content, f"it is longer than {MOST_LINE:,} bytes")
     try:
@@ -72,9 +72,9 @@ def row_of(line: Line) -> dict[str, Any] | RowUnreadable:
         return unreadable(line, "it is not JSON")
     if not isinstance(row, dict):
         return unreadable(line, "it is no object")
-    name = row.get("custom_id")
+    name = row.get(key)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_ID:
-        return unreadable(line, "it has no custom_id")
+        return unreadable(line, f"it has no {key}")
     return row
 
 

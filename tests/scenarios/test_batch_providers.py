@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
+import httpx2 as httpx
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
@@ -408,4 +409,48 @@ async def test_memory_does_not_grow_with_the_output(wire: Wire) -> None:
     tracemalloc.stop()
 
     assert read == 3_000  # 10 MB
+    assert peak < 2_000_000
+
+
+class Discarding(httpx.AsyncBaseTransport):
+    """Reads each request in parts, and keeps none of them."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        size = 0
+        async for each in request.stream:
+            size += len(each)
+        assert size == int(request.headers["content-length"])
+        self.sizes.append(size)
+        return httpx.Response(200, json={"id": "batch", "object": "x"})
+
+
+@pytest.mark.parametrize("kind", ["AsyncOpenAI", "AsyncAnthropic"])
+async def test_memory_does_not_grow_with_the_input(kind: str) -> None:
+    sent = Discarding()
+    sdk, adapt = (
+        (openai, openai_chat)
+        if kind == "AsyncOpenAI"
+        else (anthropic, anthropic_messages)
+    )
+    client = getattr(sdk, kind)(
+        api_key="k", http_client=httpx.AsyncClient(transport=sent)
+    )
+    batches = adapt(client).batches
+    assert batches is not None
+    (row,) = rows(batches, ["a"])
+    body = {**row.body, "system": "x" * 2_000}
+    await batches.create([row], "d")  # the SDK is loaded
+
+    tracemalloc.start()
+    many = (BatchRow(f"r{n}", dict(body)) for n in range(5_000))
+    await batches.create(many, "d")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    await client.close()
+
+    assert max(sent.sizes) > 10_000_000
     assert peak < 2_000_000

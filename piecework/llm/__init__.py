@@ -9,6 +9,7 @@ from __future__ import annotations
 from piecework.llm.adapters import (
     anthropic_messages,
     bedrock_converse,
+    gemini_content,
     openai_chat,
 )
 from piecework.llm.model import Model
@@ -27,6 +28,7 @@ __all__ = [
     "Turn",
     "anthropic_messages",
     "bedrock_converse",
+    "gemini_content",
     "list_price",
     "openai_chat",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from piecework.llm.batches.anthropic_batches import AnthropicBatches
+from piecework.llm.batches.gemini_batches import GeminiBatches
 from piecework.llm.batches.openai_batches import OpenAIBatches
 from piecework.llm.batches.port import BatchProvider
 from piecework.llm.chat import chat_body, chat_lane, read_chat
@@ -24,6 +25,7 @@ from piecework.llm.converse import (
     converse_mark,
     read_converse,
 )
+from piecework.llm.gemini import ONCE, gemini_body, read_gemini
 from piecework.llm.messages import message_body, message_mark, read_message
 from piecework.llm.request import ModelAnswer, ModelRequest, merged
 from piecework.llm.streams import StreamedChat, StreamedMessage, drain
@@ -124,6 +126,27 @@ def anthropic_messages(
     elsewhere = type(client).__module__.startswith(_OTHER_CLOUDS)
     batches = None if elsewhere else AnthropicBatches(client, name)
     return Adapter(name, send, batches=batches, cache_mark=message_mark)
+
+
+def gemini_content(client: Any, *, provider: str = "google") -> Adapter:
+    """Return a caller for generateContent of Gemini.
+
+    Options of `ask` and `Model` are the arguments of the SDK's method:
+    `options={"config": {"seed": 7}}`.
+
+    Args:
+        client: `genai.Client()` of the package google-genai, or an async function that
+            returns it.
+        provider: The name of the provider.
+    """
+
+    async def send(request: ModelRequest) -> ModelAnswer:
+        opened = await open_client(client)
+        body = merged(gemini_body(request), request.options)
+        body["config"] = {**ONCE, **body["config"]}
+        return read_gemini(provider, await opened.aio.models.generate_content(**body))
+
+    return Adapter(provider, send, batches=GeminiBatches(client, provider))
 
 
 def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:

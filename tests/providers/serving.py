@@ -29,7 +29,7 @@ def unplugged(stub: Stub) -> httpx.AsyncClient:
             reply = await stub.handle(asked)
         except LostAnswerError as lost:
             raise httpx.ReadError("lost", request=request) from lost
-        kind = {"content-type": "application/json"}
+        kind = {"content-type": "application/json", **reply.headers}
 
         async def parts() -> AsyncIterator[bytes]:
             for each in reply.parts:
@@ -58,7 +58,7 @@ async def served(stub: Stub) -> AsyncIterator[str]:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        response = web.StreamResponse(status=reply.status)
+        response = web.StreamResponse(status=reply.status, headers=reply.headers)
         response.content_type = "application/json"
         await response.prepare(request)
         for each in reply.parts:

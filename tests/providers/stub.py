@@ -61,7 +61,9 @@ class Asked:
     @property
     def parts(self) -> list[str]:
         """The parts of its path, without the version."""
-        return [each for each in self.path.split("/") if each not in {"", "v1"}]
+        return [
+            each for each in self.path.split("/") if each not in {"", "v1", "v1beta"}
+        ]
 
 
 class LostAnswerError(Exception):
@@ -75,6 +77,7 @@ class Reply:
     status: int = 200
     value: Any = None
     lines: Iterator[bytes] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> Iterator[bytes]:
@@ -205,7 +208,8 @@ class Stub:
 
 def tokens_of(body: dict[str, Any]) -> tuple[int, int]:
     """Return the tokens, in and out, of the answer to a request."""
-    drawn = crc32(str(body["messages"][-1]["content"]).encode())
+    turns = body["messages"] if "messages" in body else body["contents"]
+    drawn = crc32(json.dumps(turns[-1], sort_keys=True).encode())
     return 100 + drawn % 7, 10 + drawn % 3
 
 

@@ -11,12 +11,14 @@ import pytest
 from pydantic import BaseModel, Field
 
 from piecework import TransientError, envelope_of
+from piecework.errors import StageError
 from piecework.llm import (
     Model,
     ModelRequest,
     Turn,
     anthropic_messages,
     bedrock_converse,
+    gemini_content,
     openai_chat,
 )
 from piecework.llm.adapters import Adapter
@@ -297,6 +299,95 @@ def answered_by(answer: dict[str, Any]) -> Any:
     found = objects(answer)
     found.content[0].input = answer["content"][0]["input"]
     return found
+
+
+GEMINI = {
+    "candidates": [
+        {
+            "finish_reason": "STOP",
+            "content": {
+                "parts": [
+                    {"text": "hm", "thought": True},
+                    {"text": "{}", "thought": None},
+                ]
+            },
+        }
+    ],
+    "model_version": "large-2026-11",
+    "usage_metadata": {
+        "prompt_token_count": 100,
+        "cached_content_token_count": 64,
+        "candidates_token_count": 7,
+        "thoughts_token_count": 30,
+    },
+}
+
+
+class GeminiClient(Client):
+    """A client of google-genai."""
+
+    @property
+    def aio(self) -> Any:
+        return SimpleNamespace(models=SimpleNamespace(generate_content=self.send))
+
+
+async def test_gemini_content_sends_and_reads_generate_content() -> None:
+    client = GeminiClient(objects(GEMINI))
+    adapter = gemini_content(client)
+    options = {"config": {"top_p": 0.9}}
+    answer = await adapter(replace(REQUEST, options=options))
+
+    parts = [("user", "a"), ("model", "b"), ("user", "c")]
+    once = {"retry_options": {"attempts": 1}}
+    assert client.bodies == [
+        {
+            "model": "m-1",
+            "contents": [{"role": r, "parts": [{"text": t}]} for r, t in parts],
+            "config": {
+                "http_options": once,
+                "system_instruction": {"parts": [{"text": "Read."}]},
+                "max_output_tokens": 800,
+                "temperature": 0.5,
+                "top_p": 0.9,
+            },
+        }
+    ]
+    assert adapter.provider == "google"
+    assert (answer.text, answer.stop_reason) == ("{}", "STOP")
+    assert (answer.response_model, answer.failure(REQUEST)) == ("large-2026-11", None)
+    assert (answer.tokens_in, answer.cached_tokens_in, answer.tokens_out) == (
+        100,
+        64,
+        37,
+    )
+
+    config = (await sent(adapter, client, Bill))["config"]
+    assert config["response_mime_type"] == "application/json"
+    assert config["response_json_schema"] == Bill.model_json_schema()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (
+            {**GEMINI, "candidates": None, "prompt_feedback": {"block_reason": "SPII"}},
+            "llm.policy.content_filtered",
+        ),
+        (
+            {**GEMINI, "candidates": [{"finish_reason": "MAX_TOKENS"}]},
+            "llm.output.truncated",
+        ),
+        ({**GEMINI, "candidates": []}, "llm.http.malformed_body"),
+    ],
+)
+async def test_an_answer_of_gemini_without_a_text_has_its_code(
+    answer: Any, code: str
+) -> None:
+    model = Model("m", gemini_content(GeminiClient(objects(answer))))
+    with pytest.raises(StageError) as caught:
+        await model.ask("", "a")
+    assert caught.value.code == code
+    assert caught.value.facts["usage"].tokens_in == 100
 
 
 async def test_bedrock_converse_sends_and_reads_converse() -> None:

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Install Piecework into an environment of its own, which needs a package index:
 #   lowest   the lowest version that each floor allows; run the unit tests there
-#   beside   the newest instructor, langchain, fastapi and openai beside Piecework
+#   beside   the newest instructor, langchain, fastapi and openai beside Piecework; the
+#            batches of all providers through their newest and their oldest SDKs
 #   frameworks   agents, LangGraph and Temporal; run their agents and examples there,
 #                the agents also on the lowest versions that the extras allow
 # Called by `make lowest`, `make beside` and `make frameworks` with VENV and UV set.
@@ -76,6 +77,22 @@ for name in piecework.__all__:
 names = ['piecework', 'fastapi', 'instructor', 'langchain', 'openai', 'pydantic', 'rich']
 print(' '.join(f'{name}={version(name)}' for name in names))
 "
+    # The batches of each provider, through the newest SDKs and the oldest.
+    install anthropic google-genai pytest pytest-asyncio pytest-timeout hypothesis \
+        "moto[server]" localstack-client
+    batches
+    install "anthropic==1.13.0" "google-genai==3.0.0" "openai==3.22.0"
+    batches
+}
+
+batches() {
+    "$UV" pip list --quiet --python "$python" |
+        grep -E '^(anthropic|google-genai|openai|boto3) '
+    # google-genai 3.0 has an escape in a text that Python does not know.
+    "$python" -m pytest -q -p no:cacheprovider \
+        -W "ignore:invalid escape sequence:DeprecationWarning" \
+        -W "ignore:invalid escape sequence:SyntaxWarning" \
+        tests/scenarios/test_batch_providers.py
 }
 
 frameworks() {

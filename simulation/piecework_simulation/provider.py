@@ -121,6 +121,12 @@ class InputFault:
     seconds: float
 
 
+#: What a call in a tier costs, in billionths of a dollar; in any other: the full price.
+FULL_NANO_USD = 1_000
+TIER_NANO_USD: Mapping[str, int] = {"flex": 500}
+
+#: The tier that serves the call which is executed now, as its answer may name it.
+SERVED: ContextVar[str] = ContextVar("SERVED", default="")
 CURRENT_CALL: ContextVar[OutgoingCall] = ContextVar("ASKED")
 PROVIDER: ContextVar[Provider] = ContextVar("OUTSIDE")
 
@@ -154,6 +160,8 @@ class Provider:
         paid: The number of paid calls that were executed.
         answered: The answers of each chunk's calls.
         charged: The executions of each chunk's pure calls: each of them costs money.
+        answered_nano, charged_nano: What the same calls cost, of dependencies with a
+            lane, by the tier that served them.
         sharing: The chunks with a call that may be equal to one of another chunk.
         numbered: The names of the numbers that chunks requested, by their calls.
     """
@@ -182,6 +190,8 @@ class Provider:
     paid: int = 0
     answered: Counter[ChunkKey] = field(default_factory=Counter)
     charged: Counter[ChunkKey] = field(default_factory=Counter)
+    answered_nano: Counter[ChunkKey] = field(default_factory=Counter)
+    charged_nano: Counter[ChunkKey] = field(default_factory=Counter)
     sharing: set[ChunkKey] = field(default_factory=set)
     paid_twice: int = 0
     numbered: dict[str, str] = field(default_factory=dict)
@@ -213,7 +223,9 @@ class Provider:
         slow = faults.fires("call.slow")
         answer = self.world.loop.create_future()
         landing = self.execute(function, args, kwargs, key, outgoing, answer)
-        self.world.loop.create_task(landing, context=self.world.provider_context())
+        context = self.world.provider_context()
+        context.run(SERVED.set, self.serving_tier())
+        self.world.loop.create_task(landing, context=context)
         if faults.fires("call.cut"):
             await asyncio.sleep(rng.random() * self.delivery_s / 4)
             message = "The connection was closed."
@@ -244,6 +256,13 @@ class Provider:
             self.note_full(outgoing)
             message = "The lane has no room."
             raise TransientError(message, code=NO_ROOM_CODE, dependency=name)
+
+    def serving_tier(self) -> str:
+        """Return the tier that serves a call: perhaps not the one it asks for."""
+        lane = TAKEN.get()
+        if lane is None or not lane.tier:
+            return ""
+        return "default" if self.world.faults.fires("call.other_tier") else lane.tier
 
     def fails_for(self, scope: CallScope) -> bool:
         """Return whether the providers fail for the input of a call, in its stage."""
@@ -302,6 +321,7 @@ class Provider:
             self.check_compensation(outgoing.scope, function, args)
         scope = outgoing.scope
         self.answered[scope.tenant, scope.job, scope.chunk] += 1
+        self.answered_nano[scope.tenant, scope.job, scope.chunk] += price(outgoing)
         await asyncio.sleep(rng.random() * ANSWER_S)
         if not answer.done():
             answer.set_result(value)
@@ -320,6 +340,7 @@ class Provider:
             self.paid_twice += entry.executions > 1
             scope = outgoing.scope
             self.charged[scope.tenant, scope.job, scope.chunk] += 1
+            self.charged_nano[scope.tenant, scope.job, scope.chunk] += price(outgoing)
             return
         if outgoing.stream:
             self.check_key(outgoing, key)
@@ -411,3 +432,10 @@ class Provider:
         """Record that the ledger marks an effect as compensated."""
         if identity in self.records:
             self.records[identity].active = 0
+
+
+def price(call: OutgoingCall) -> int:
+    """Return what a call costs by the tier that serves it; 0: it has no such price."""
+    if not call.dependency.lane.tier:
+        return 0
+    return TIER_NANO_USD.get(SERVED.get(), FULL_NANO_USD)

@@ -158,6 +158,17 @@ def a_call_is_not_billed(_: World, invariants: Invariants) -> None:
     alter_chunk(invariants, call_usage={})
 
 
+def a_cheap_call_is_billed_in_full(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, call_usage={"paid": {"scale flex": [0, 0, 0, 10**9]}})
+
+
+def a_call_of_another_tier_is_billed_too_low(_: World, invariants: Invariants) -> None:
+    provider = invariants.provider
+    assert provider is not None
+    (name,) = {invariants.chunk_name(pk, 0) for pk in invariants.jobs}
+    provider.charged_nano[name] += 1
+
+
 #: The message of a checker, and the change that must cause it.
 ENDS: dict[str, Tamper] = {
     "L1: {name}/{number} is {item['status']}": a_chunk_is_left_open,
@@ -185,4 +196,8 @@ ENDS: dict[str, Tamper] = {
     "I22: {ref.job} left the object {name}": a_deleted_job_is_still_there,
     "I28: {job}/{number} bills {calls} calls": a_call_is_billed_too_often,
     "I28: {job}/{number} bills {known} calls of {charged}": a_call_is_not_billed,
+    "I28: {job}/{number} bills {nano} nano-dollars": a_cheap_call_is_billed_in_full,
+    "I28: {job}/{number} bills {known_nano} nano-dollars of {charged_nano}": (
+        a_call_of_another_tier_is_billed_too_low
+    ),
 }

@@ -7,9 +7,12 @@ permit and for the intent of its effect.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
-from piecework import Approval, Context, Escalate, Limits, Pipeline, Stage
+from piecework import Approval, Context, Escalate, Limits, Pipeline, Stage, Usage
+from piecework.domain.budget import NANO
 from piecework.llm import Lane
 from piecework_simulation.driver.pipelines import (
     Item,
@@ -22,6 +25,9 @@ from piecework_simulation.driver.pipelines import (
     mill,
     trouble,
 )
+from piecework_simulation.provider import FULL_NANO_USD, SERVED, TIER_NANO_USD
+
+A = TypeVar("A")
 
 #: Seconds that a stage sleeps, by its payload: in the worker, in the queue, without it.
 SLEEPS_S = (0.0, 0.0, 1.0, 45.0, 1_200.0)
@@ -37,13 +43,26 @@ def weigh(n: int) -> int:
     return 10 + n % 50
 
 
+async def sift(n: int, *, idempotency_key: str) -> tuple[int, int, str]:
+    """Make a paid call whose answer names its tokens, and the tier that served it."""
+    return await grind(n, idempotency_key=idempotency_key), weigh(n), SERVED.get()
+
+
+def by_tier(answer: tuple[int, int, str]) -> Usage:
+    """Return what an answer cost: the tier that it names decides."""
+    _, tokens, tier = answer
+    nano_usd = TIER_NANO_USD.get(tier, FULL_NANO_USD)
+    return Usage(tokens, usd=nano_usd / NANO, model=f"scale {tier}".strip())
+
+
 meter = replace(mill, name="meter", limits=Limits(requests_per_minute=16, concurrent=3))
 scale = replace(
     mill,
     name="scale",
     limits=Limits(tokens_per_minute=400, requests_per_second=2),
     estimate=weigh,
-    usage=None,
+    usage=by_tier,
+    estimate_usd=lambda *_: FULL_NANO_USD / NANO,
     lane=Lane.flex(timeout=16.0, within=300.0),
 )
 cable = replace(cart, name="cable", limits=Limits(requests_per_minute=12))
@@ -55,10 +74,16 @@ async def measure(ctx: Context[Item]) -> list[int]:
     """Make calls under both kinds of limits, all at once."""
     first, calls = ctx.payload.n * 10, range(ctx.payload.calls)
     found = [ctx.call(meter, grind, first + i) for i in calls]
-    found += [ctx.call(scale, grind, first + i) for i in calls]
-    answers = list(await asyncio.gather(*found))
+    sifted = [ctx.call(scale, sift, first + i) for i in calls]
+    answers, weighed = await asyncio.gather(gathered(found), gathered(sifted))
+    answers += [number for number, _, _ in weighed]
     await ctx.sleep(SLEEPS_S[ctx.payload.n % len(SLEEPS_S)])
     return answers
+
+
+async def gathered(calls: Iterable[Awaitable[A]]) -> list[A]:
+    """Return the answers of calls that are made at once."""
+    return list(await asyncio.gather(*calls))
 
 
 async def order(ctx: Context[Item]) -> list[str]:

@@ -47,7 +47,11 @@ CALLS: Mapping[str, float] = {
 }
 #: Faults of a call in a cheap lane. They are drawn apart: the other faults of a seed
 #: stay what they were.
-LANES: Mapping[str, float] = {"call.no_room": 0.05, "call.no_lane": 0.03}
+LANES: Mapping[str, float] = {
+    "call.no_room": 0.05,
+    "call.no_lane": 0.03,
+    "call.other_tier": 0.2,
+}
 #: Faults that belong to one input, whatever runs it, and large values. Each rate is a
 #: chance per chunk.
 INPUTS: Mapping[str, float] = {

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from piecework.domain import keys
+from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.effect import Effect
 from piecework.domain.refs import JobRef
@@ -20,6 +21,7 @@ from piecework_simulation.coverage import ENDED
 from piecework_simulation.engine.world import BUCKET, World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.ownership import foreign_objects
+from piecework_simulation.provider import ChunkKey
 
 Item = dict[str, Any]
 #: A row beside a chunk: its number, and the part that names the row.
@@ -189,6 +191,7 @@ def check_bills(world: World, invariants: Invariants) -> None:
     Each execution of a pure call costs money: it is paid, or possibly paid. What a
     lost claim had in flight is known once a later one has made these calls, so only a
     chunk that has succeeded is sure to have them all.
+    So is its money, of the calls whose price is known: by the tier that served each.
     The check skips a chunk with a call that may be equal to one of another chunk. Two
     of its claims may each count the one answer.
     """
@@ -207,16 +210,33 @@ def check_bills(world: World, invariants: Invariants) -> None:
             ref = JobRef(tenant, job).chunk(number)
             work = Work(rows[ref.pk, f"{number:08d}"], None)
             usage, _ = usage_in(work, Chunk.read(ref, checker.item))
-            calls = usage.total("paid")["calls"]
-            if calls > provider.answered[name]:
-                invariants.report_violation(f"I28: {job}/{number} bills {calls} calls")
-            charged = provider.charged[name]
-            known = calls + usage.total("possibly_paid")["calls"]
-            succeeded = checker.item["status"] == ChunkStatus.SUCCEEDED
-            if succeeded and charged > known:
-                invariants.report_violation(
-                    f"I28: {job}/{number} bills {known} calls of {charged}"
-                )
+            check_bill(invariants, name, usage, checker.item["status"])
+
+
+def check_bill(
+    invariants: Invariants, chunk: ChunkKey, usage: CallUsage, status: str
+) -> None:
+    """Check the bill of one chunk beside the book of the provider."""
+    provider, (_, job, number) = invariants.provider, chunk
+    assert provider is not None  # noqa: S101 -- as the caller has seen
+    calls, nano = (usage.total("paid")[name] for name in ("calls", "nano_usd"))
+    if calls > provider.answered[chunk]:
+        invariants.report_violation(f"I28: {job}/{number} bills {calls} calls")
+    if nano > provider.answered_nano[chunk]:
+        invariants.report_violation(f"I28: {job}/{number} bills {nano} nano-dollars")
+    if status != ChunkStatus.SUCCEEDED:
+        return
+    perhaps = usage.total("possibly_paid")
+    known, charged = calls + perhaps["calls"], provider.charged[chunk]
+    if charged > known:
+        invariants.report_violation(
+            f"I28: {job}/{number} bills {known} calls of {charged}"
+        )
+    known_nano, charged_nano = nano + perhaps["nano_usd"], provider.charged_nano[chunk]
+    if charged_nano > known_nano:
+        invariants.report_violation(
+            f"I28: {job}/{number} bills {known_nano} nano-dollars of {charged_nano}"
+        )
 
 
 def check_deleted(world: World, invariants: Invariants, ref: JobRef) -> None:

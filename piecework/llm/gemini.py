@@ -13,7 +13,7 @@ from piecework.llm.request import ModelAnswer, ModelRequest, malformed_answer
 ONCE: Final = {"http_options": {"retry_options": {"attempts": 1}}}
 #: The roles of a conversation, in its words.
 _ROLES: Final = {"user": "user", "assistant": "model"}
-#: The members of the SDK's `config` that are no part of `generationConfig` on the wire.
+#: The members of the SDK's `config` beside `generationConfig` on the wire.
 _BESIDE: Final = frozenset(
     {"cached_content", "safety_settings", "system_instruction", "tool_config", "tools"}
 )
@@ -67,7 +67,7 @@ def _camel(name: str) -> str:
 def read_gemini(provider: str, answer: Any) -> ModelAnswer:
     """Return an answer, as an object of the SDK or as JSON, in our form.
 
-    Thoughts are no part of its text, and are paid for.
+    Thoughts are left out of its text, and are paid for.
 
     Raises:
         StageError: It has no message.

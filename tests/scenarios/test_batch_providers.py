@@ -392,7 +392,7 @@ async def test_hostile_lines_are_told_and_the_others_stand(any_wire: Wire) -> No
     hostile = {
         b"no JSON\n": "not JSON",
         b"\xff\xfe\n": "not UTF-8",
-        b"[1]\n": "no object",
+        b"[1]\n": "not an object",
         b'{"custom_id": 7}\n': "custom",
         b'{"custom_id": "' + b"y" * 65 + b'"}\n': "custom",
         b'{"custom_id": "x", "result": {"type": "of tomorrow"}}\n': "",

@@ -71,7 +71,7 @@ def row_of(line: Line, key: str = "custom_id") -> dict[str, Any] | RowUnreadable
     except (ValueError, RecursionError):
         return unreadable(line, "it is not JSON")
     if not isinstance(row, dict):
-        return unreadable(line, "it is no object")
+        return unreadable(line, "it is not an object")
     name = row.get(key)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_ID:
         return unreadable(line, f"it has no {key}")
@@ -79,5 +79,5 @@ def row_of(line: Line, key: str = "custom_id") -> dict[str, Any] | RowUnreadable
 
 
 def unreadable(line: Line, why: str) -> RowUnreadable:
-    """Return the outcome of a line that is none."""
+    """Return the outcome of a line that cannot be read."""
     return RowUnreadable(line.content[:KEPT], why)

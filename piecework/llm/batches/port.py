@@ -116,7 +116,7 @@ class RowExpired:
 
 @dataclass(frozen=True, slots=True)
 class RowUnreadable:
-    """A line of the output that is no outcome of a row.
+    """A line of the output that cannot be read as the outcome of a row.
 
     Attributes:
         line: Its first bytes, at most `lines.KEPT`.

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 from piecework.errors import UsageError
 from piecework.llm.lanes import TIER_OPTIONS
 
-#: Arguments of an SDK's method that are no part of its body, and do not matter here.
+#: Arguments of an SDK's method beside its body, which do not matter here.
 _NO_BODY: Final = TIER_OPTIONS | {"stream", "stream_options", "timeout"}
 #: Arguments that a row cannot say: without them it would ask for something else.
 _UNSAYABLE: Final = ("extra_headers", "extra_query")
@@ -32,7 +32,7 @@ def plain_body(parameters: Mapping[str, Any]) -> dict[str, Any]:
     with suppress(TypeError, ValueError):
         json.dumps(body)
         return body
-    raise _refused("has an option that is no JSON")
+    raise _refused("has an option that is not JSON")
 
 
 def _refused(why: str) -> UsageError:

@@ -104,7 +104,7 @@ class Stub:
     Attributes:
         takes_s: Seconds until a batch ends; a day later than `expires_s` it expires.
         lost_creations: Answers of the next creations that are lost.
-        fate: What becomes of a row.
+        fate: How a row ends.
         twice: Whether the outcome of a row is written twice.
         refuses: Whether a validation refuses a row, and with it the batch.
         queue_full: Whether each batch is refused because too much is queued.
@@ -174,7 +174,7 @@ class Stub:
         return ends if ends <= self.clock() else None
 
     def fates(self, made: Made) -> dict[str, Fate]:
-        """Return what became of each row; the answered ones are billed once."""
+        """Return the end of each row; the answered ones are billed once."""
         if made.fates is None:
             made.fates = {}
             for name, body in made.rows:

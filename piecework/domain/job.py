@@ -34,6 +34,7 @@ from piecework.domain.priority import Priority
 from piecework.domain.refs import JobRef
 from piecework.domain.retention import expires_at
 from piecework.domain.states import JobStatus
+from piecework.domain.tags import read_tags
 
 #: The `cancel_code` of a job that its deadline cancelled.
 DEADLINE_CODE = "job.deadline.passed"
@@ -123,6 +124,11 @@ class Job:
     )
     lane = ShownText(
         "`direct`: no call of it waits for a cheaper tier; empty: as models declare."
+    )
+    tags = Decoded(
+        read_tags,
+        "What its submitter says of it, such as `team: legal`; empty: nothing.",
+        kind="map",
     )
     deadline_at = OptionalText(
         "The time at which it is cancelled and compensated unless it has ended; empty: "

@@ -1311,6 +1311,13 @@ ROWS: Final = (
         "sent again.",
     ),
     Code(
+        "job.tag.invalid",
+        PERMANENT,
+        "A tag of a job is no `name=value`, is too long, or is one too many.",
+        "Use up to ten, such as `team=legal`: names of 1 to 32 characters, values of "
+        "1 to 64, without commas.",
+    ),
+    Code(
         "job.record.not_found",
         PERMANENT,
         "The tenant has no job with this id.",

@@ -241,6 +241,36 @@ def test_a_method_does_what_its_command_does(
     assert deployment.document("by-client") != before
 
 
+def test_tags_find_a_job_and_stay_when_it_is_retried(deployment: Deployment) -> None:
+    async def run() -> list[str]:
+        async with Client(runtime=deployment.aws.runtime()) as client:
+            tags = {"team": "legal", "run": "7"}
+            job = await client.submit(words, ROWS, id="tagged", tags=tags)
+            await client.submit(words, ROWS, id="tagged")  # left out: as before
+            with pytest.raises(PieceworkError) as refused:
+                await client.submit(words, ROWS, id="tagged", tags={"team": "x"})
+            assert refused.value.code == "submit.token.conflict"
+            await client.submit(words, ROWS, id="plain")
+            await job.cancel("why")
+            async with worker_beside(deployment.aws, {"words": words}, [__name__]):
+                await job.wait(timeout=30)
+            await job.retry("why")
+            assert (await job.facts()).document["tags"] == tags
+            found = client.jobs(tags={"team": "legal"})
+            return [each.id async for each in found]
+
+    assert asyncio.run(run()) == ["tagged"]
+    listed = RUNNER.invoke(app, "jobs list --tag team=legal --tag run=7".split())
+    assert "tagged" in listed.stdout and "run=7, team=legal" in listed.stdout
+    assert "plain" not in listed.stdout
+    shown = RUNNER.invoke(app, ["jobs", "show", "tagged"])
+    assert "run=7, team=legal" in shown.stdout
+    none = RUNNER.invoke(app, "jobs list --tag team=sales -o json".split())
+    assert json.loads(none.stdout) == []
+    wrong = RUNNER.invoke(app, "jobs list --tag team".split())
+    assert (wrong.exit_code, "job.tag.invalid" in wrong.stderr) == (2, True)
+
+
 async def plan_of(job: JobHandle[int]) -> list[Any]:
     """Return all steps of a compensation plan."""
     return [step async for steps in job.compensation_plan() for step in steps]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.ui.test_actions import perform, shop
 
 FACTS = {"job": "invoices-11", "source": "s3://in/Rows.csv", "submitted_by": "ann@desk"}
 FACTS |= {"pipeline": "invoices", "status": "PARTIAL"}
+TAGGED = FACTS | {"tags": {"team": "legal", "run": "7"}}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,22 @@ def test_each_word_and_the_status_must_match(
     query: dict[str, str], *, found: bool
 ) -> None:
     assert JobSearch.read(query).matches(FACTS) is found
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"tag": "team=legal"}, True),
+        ({"tag": "run=7, team=legal"}, True),
+        ({"tag": "team=sales"}, False),
+        ({"q": "legal"}, True),
+    ],
+)
+def test_the_tags_must_match(query: dict[str, str], *, found: bool) -> None:
+    search = JobSearch.read(query)
+    assert search.matches(TAGGED) is found
+    assert "tag" not in query or not search.matches(FACTS)
+    assert JobSearch.read(dict(parse_qsl(search.address()[1:]))) == search
 
 
 def test_an_address_has_the_search() -> None:
@@ -57,7 +74,10 @@ async def three(deployment: Deployment) -> None:
         await job.wait(timeout=20)
     await deployment.submit("open-2", "one")
     other = shop(lambda _: None)
-    await deployment.client.submit(other, [{"text": "x"}], id="shop-3", source="till")
+    tags = {"team": "<b>legal"}
+    await deployment.client.submit(
+        other, [{"text": "x"}], id="shop-3", source="till", tags=tags
+    )
 
 
 @pytest.mark.usefixtures("three")
@@ -69,6 +89,7 @@ async def test_the_first_page_lists_what_its_address_says(page: Page) -> None:
         ("?pipeline=word-count", {"partial-1", "open-2"}),
         ("?status=partial", {"partial-1"}),
         ("?since=1h", every),
+        ("?tag=team%3D%3Cb%3Elegal", {"shop-3"}),
         ("?q=none", set[str]()),
     ):
         status, text = await page.get(f"/{query}")
@@ -76,6 +97,10 @@ async def test_the_first_page_lists_what_its_address_says(page: Page) -> None:
     assert "No job matches" in text
     status, text = await page.get("/?status=x")
     assert (status, "x is not a status." in text) == (400, True)
+    status, text = await page.get("/?tag=team")
+    assert (status, "is not a tag" in text) == (400, True)
+    _, text = await page.get("/jobs/shop-3")
+    assert "team=&lt;b&gt;legal</a>" in text and "<b>legal" not in text
     _, text = await page.get(f"/?q={quote(SCRIPT)}&pipeline={quote(SCRIPT)}")
     assert SCRIPT not in text
     async with page.http.get(f"{page.home}/live?pipeline=shop") as reply:

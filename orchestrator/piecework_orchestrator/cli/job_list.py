@@ -62,7 +62,9 @@ class JobList:
             self.out.stdout.write(CLEARED)
         if clear and not self.out.table:
             found = [job for name, job in now.items() if before.get(name) != job]
-        self.out.rows(found, job_columns(self.rt.clock()), self.empty_remark())
+        tags = any("tags" in job for job in found)
+        columns = job_columns(self.rt.clock(), tags=tags)
+        self.out.rows(found, columns, self.empty_remark())
         self.out.stdout.flush()  # a pipe may be read while the list is watched
         if more and self.out.table:
             self.out.say(f"only {self.limit} are listed; --limit 0 lists all")

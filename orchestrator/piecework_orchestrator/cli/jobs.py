@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from piecework.domain.tags import parse_tags
 from piecework.reading import Reading
 from piecework_orchestrator.cli.completion import complete_job_status
 from piecework_orchestrator.cli.job_list import JobList
@@ -70,6 +71,14 @@ def list_jobs(
             show_default="all",
         ),
     ] = "",
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Only jobs with this tag, such as team=legal; repeatable.",
+            show_default="all",
+        ),
+    ] = None,
     sort: Annotated[
         JobOrder, typer.Option("--sort", help="The order of the list.")
     ] = JobOrder.CREATED,
@@ -86,15 +95,13 @@ def list_jobs(
 ) -> None:
     """List jobs, the newest first."""
 
-    async def run(rt: Reading, out: Output) -> None:
-        wanted = JobFilter.parse(status or (), pipeline, since)
-        await JobList(rt, out, wanted, sort, limit).write(watch=follow)
+    def wanted() -> JobFilter:
+        return JobFilter.parse(status or (), pipeline, since, parse_tags(tag or ()))
 
-    run_reading(
-        run,
-        output,
-        before=lambda: JobFilter.parse(status or (), pipeline, since),
-    )
+    async def run(rt: Reading, out: Output) -> None:
+        await JobList(rt, out, wanted(), sort, limit).write(watch=follow)
+
+    run_reading(run, output, before=wanted)
 
 
 def show_job(

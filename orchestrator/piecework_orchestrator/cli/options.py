@@ -84,6 +84,15 @@ LaneOption = Annotated[
         show_default="as the models declare",
     ),
 ]
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        metavar="NAME=VALUE",
+        help="A tag of the job, such as team=legal; repeatable.",
+        show_default="none",
+    ),
+]
 BudgetUsdOption = Annotated[
     str,
     typer.Option(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from piecework.domain.budget import parse_cap
 from piecework.domain.keys import is_name
 from piecework.domain.priority import parse_priority
+from piecework.domain.tags import parse_tags
 from piecework.errors import StoreError, UsageError
 from piecework.jobs.sampling import draw_sample
 from piecework.loading import load_pipeline
@@ -29,6 +30,7 @@ from piecework_orchestrator.cli.options import (
     LaneOption,
     OutputOption,
     PipelineArgument,
+    TagOption,
     TimeoutOption,
 )
 from piecework_orchestrator.cli.output import Output, facts
@@ -120,6 +122,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     ] = False,
     invalid: InvalidOption = OnInvalid.REFUSE,
     lane: LaneOption = "",
+    tag: TagOption = None,
     wait: Annotated[
         bool, typer.Option("-w", "--wait", help="Wait until the job has ended.")
     ] = False,
@@ -154,6 +157,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             parse_deadline(deadline, time.time())
         tolerated_of(tolerate or "0", 0)
         parse_override(lane)
+        tags = parse_tags(tag or ())
         draw_sample(0, sample, Random())
         require_prices(found, parse_cap(budget_usd, budget_tokens))
         if dry_run:
@@ -176,6 +180,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             pin=pin,
             invalid=invalid,
             lane=lane,
+            tags=tags,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -322,6 +327,7 @@ class SubmitRequest:
     pin: bool = False
     invalid: OnInvalid = OnInvalid.REFUSE
     lane: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def module(self) -> str:
@@ -411,6 +417,7 @@ async def submit_with_progress(
                 pin=request.pin,
                 invalid=request.invalid,
                 lane=request.lane,
+                tags=request.tags,
                 budget_usd=request.budget_usd,
                 budget_tokens=request.budget_tokens,
                 on_progress=report,

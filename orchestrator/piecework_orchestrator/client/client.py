@@ -11,6 +11,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Coroutine,
+    Mapping,
     Sequence,
 )
 from contextlib import AsyncExitStack
@@ -28,6 +29,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import TENANT_LIMIT
 from piecework.domain.priority import parse_priority
 from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.tags import checked_tags
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_out import Progress
@@ -199,6 +201,7 @@ class Client:
         pin: bool = False,
         invalid: str = ...,
         lane: str = ...,
+        tags: Mapping[str, str] | None = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -219,6 +222,7 @@ class Client:
         pin: bool = False,
         invalid: str = ...,
         lane: str = ...,
+        tags: Mapping[str, str] | None = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(  # noqa: PLR0913 -- options of a submit
@@ -238,6 +242,7 @@ class Client:
         pin: bool = False,
         invalid: str = OnInvalid.REFUSE,
         lane: str = "",
+        tags: Mapping[str, str] | None = None,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -266,6 +271,8 @@ class Client:
                 certificate names them. `dead`: each is a dead letter, to be patched.
             lane: `direct`: no call waits for a cheaper tier of its model; empty: as the
                 models declare.
+            tags: Up to ten texts by their names, such as `{"team": "legal"}`, for
+                `jobs` and the page to find the job by. Its retries keep them.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
@@ -275,8 +282,9 @@ class Client:
                 `submit.budget.invalid`;
                 `submit.budget.no_price`: a model of the pipeline has no price;
                 `submit.pin.unknown`: nothing tells the code version;
+                `job.tag.invalid`: too many tags, or one that is too long;
                 `submit.token.conflict`: a job with this id has other content, or
-                another deadline, budget, priority, lane, pin or sample.
+                another deadline, budget, priority, lane, tag, pin or sample.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -300,6 +308,7 @@ class Client:
             pin,
             refusals,
             parse_override(lane),
+            tags or {},
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         refused = tuple(refusals.lines())
@@ -319,7 +328,11 @@ class Client:
         return JobHandle(id, self.runtime, self._actor, known)
 
     async def jobs(
-        self, *status: str, pipeline: str = "*", since: str = ""
+        self,
+        *status: str,
+        pipeline: str = "*",
+        since: str = "",
+        tags: Mapping[str, str] | None = None,
     ) -> AsyncIterator[JobFacts]:
         """Yield the jobs of the tenant, the newest first.
 
@@ -329,11 +342,13 @@ class Client:
             status: Only these, such as `RUNNING`.
             pipeline: Only jobs of this pipeline; `review*` for all that begin so.
             since: Only jobs that were created within this span, such as `2d`.
+            tags: Only jobs with all of these.
 
         Raises:
-            UsageError: `cli.usage.invalid`: not a status, or not a span.
+            UsageError: `cli.usage.invalid`: not a status, or not a span;
+                `job.tag.invalid`.
         """
-        wanted = JobFilter.parse(status, pipeline, since)
+        wanted = JobFilter.parse(status, pipeline, since, checked_tags(tags or {}))
         async for document in read_jobs(self.runtime, wanted, []):
             yield JobFacts.read(document)
 

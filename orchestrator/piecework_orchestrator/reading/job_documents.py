@@ -50,6 +50,7 @@ JOB_FACTS = (
     "queue",
     "pinned_to",
     "lane",
+    "tags",
     "source",
     "submitted_by",
     "created_at",

@@ -6,8 +6,8 @@ its tallies, see `MAX_COUNTED_CHUNKS`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from piecework.domain import keys
@@ -15,6 +15,7 @@ from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
+from piecework.domain.tags import has_tags
 from piecework.errors import SchemaTooNewError, UsageError
 from piecework.reading import Reading
 from piecework.store.completion import Tallies
@@ -47,21 +48,34 @@ class JobFilter:
         statuses: Empty: all.
         pipeline: `review*` matches all pipelines that begin so.
         since_s: Seconds within which the jobs were created; None: at any time.
+        tags: The job has all of these.
     """
 
     statuses: frozenset[str] = frozenset()
     pipeline: str = "*"
     since_s: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, statuses: Iterable[str], pipeline: str, since: str) -> JobFilter:
+    def parse(
+        cls,
+        statuses: Iterable[str],
+        pipeline: str,
+        since: str,
+        tags: Mapping[str, str],
+    ) -> JobFilter:
         """Return the filter that words express; a status in any case.
 
         Raises:
             UsageError: `cli.usage.invalid`.
         """
         known = frozenset(parse_status(status, JobStatus) for status in statuses)
-        return cls(known, pipeline, parse_limit(since))
+        return cls(known, pipeline, parse_limit(since), tags)
+
+    def matches(self, job: Job) -> bool:
+        """Return whether a job matches, whose pipeline and time have been compared."""
+        known = not self.statuses or str(job.status) in self.statuses
+        return known and has_tags(job.tags, self.tags)
 
 
 async def read_jobs(
@@ -80,7 +94,7 @@ async def read_jobs(
             continue
         if job is None:
             continue
-        if not wanted.statuses or str(job.status) in wanted.statuses:
+        if wanted.matches(job):
             yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
 
 

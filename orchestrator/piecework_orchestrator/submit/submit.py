@@ -9,7 +9,7 @@ From then on the manifest defines the job, and any process can finish the submit
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -25,6 +25,7 @@ from piecework.domain.moments import iso
 from piecework.domain.priority import Priority, backlog_start, ordered_backlog_start
 from piecework.domain.refs import JobRef
 from piecework.domain.retention import life_of_rows
+from piecework.domain.tags import checked_tags, read_tags, tags_text
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
@@ -61,6 +62,7 @@ class Submission:
         pin: Whether only workers of the code version of this submit run the job.
         refusals: The rows that are refused while the chunks are read.
         lane: `direct`: no call waits for a cheaper tier; empty: as the models declare.
+        tags: What the submitter says of the job, such as `team: legal`.
     """
 
     ref: JobRef
@@ -77,6 +79,7 @@ class Submission:
     pin: bool = False
     refusals: Refusals = field(default_factory=Refusals)
     lane: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 async def submit(
@@ -91,7 +94,7 @@ async def submit(
         StoreError: `aws.queue.not_deployed`: the pipeline's queue does not exist.
         UsageError: `submit.token.conflict`: a job with this id has other content,
             another deadline or another budget; `submit.budget.no_price`;
-            `submit.pin.unknown`.
+            `submit.pin.unknown`; `job.tag.invalid`.
         NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
@@ -118,9 +121,10 @@ async def create_and_fan_out(
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     pinned_to = require_version(rt, submission.pipeline) if submission.pin else ""
-    # Refuse a wrong tolerance or sample before the rows are read.
+    # Refuse a wrong tolerance, sample or tag before the rows are read.
     tolerated_of(submission.tolerate, 0)
     draw_sample(0, submission.sample, rt.rng)
+    checked_tags(submission.tags)
     # A deleted job must not get new objects: its tombstone answers first.
     if (found := await rt.jobs.read(ref)) is not None:
         require_not_deleted(found)
@@ -197,6 +201,8 @@ def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
     words = {"deadline_requested": submission.deadline_requested}
     words["lane"] = submission.lane
     facts |= {name: word for name, word in words.items() if word}
+    if tags := checked_tags(submission.tags):
+        facts["tags"] = tags
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     if submission.pipeline.ladder is not None and submission.pipeline.ladder.rungs:
@@ -387,6 +393,10 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
         requested = facts.get(name, stored)
         if requested != stored:
             raise conflict_error(job, what, str(stored), str(requested), other)
+    tags = read_tags(facts.get("tags", job.tags))
+    if tags != job.tags:
+        has, other = tags_text(job.tags) or "none", "Submit with another job id."
+        raise conflict_error(job, "tag", has, tags_text(tags), other)
     if budget and budget != job.budget:
         has = job.budget.text() or "none"
         change = (

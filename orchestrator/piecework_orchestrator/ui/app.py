@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from piecework.domain.moments import iso
+from piecework.domain.tags import tags_text
 from piecework.errors import PieceworkError
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import chunk_name
@@ -120,6 +121,7 @@ def make_environment(client: Client, base: str) -> Environment:
         "money": dollars,
         "number": "{:,}".format,
         "span": format_span,
+        "tagged": tags_text,
         "ticks": ticks,
         "used": used,
         "words": words,

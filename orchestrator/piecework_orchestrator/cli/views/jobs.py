@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from piecework.domain.pause import Pause
+from piecework.domain.tags import tags_text
 from piecework.explain.findings import FINDINGS, Rank
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
@@ -24,16 +25,22 @@ if TYPE_CHECKING:
 NAMES = {"gen": "generation"}
 
 
-def job_columns(now: float) -> list[Column]:
-    """Return the columns of `jobs list`."""
+def job_columns(now: float, *, tags: bool) -> list[Column]:
+    """Return the columns of `jobs list`; `tags`: whether any job has some."""
     return [
         Column("JOB", "job"),
         Column("STATUS", status_text),
         Column("DONE", progress_text, right=True),
         Column("PIPELINE", "pipeline", shrinks=True, drops=1),
+        *([Column("TAGS", job_tags, folds=True, drops=1)] if tags else []),
         Column("CREATED", lambda job: format_ago(job["created_at"], now), drops=2),
         Column("TOOK", lambda job: duration_text(job, now), drops=3),
     ]
+
+
+def job_tags(job: Document) -> str:
+    """Return the tags of a job as text."""
+    return tags_text(job.get("tags", {}))
 
 
 def status_text(job: Document) -> str:
@@ -87,6 +94,7 @@ def job_view(job: Document, now: float) -> View:
                     ("pipeline", job["pipeline"]),
                     ("queue", job.get("queue")),
                     ("source", job.get("source")),
+                    ("tags", job_tags(job)),
                     ("created", creation_text(job, now)),
                     ("took", duration_text(job, now)),
                     ("reopened", reopening_text(job)),

@@ -46,6 +46,8 @@ RUNNING, ENDED = "running", "ended"
 DRAWN, STRAGGLER, DEAD_EVERY = 0.6, 17, 20_011
 BEGAN = 1_790_000_000.0
 SHA256 = "ab" * 32
+#: What the call of a chunk has used: tokens in and out, billionths of a dollar.
+USED = {"paid": {"plain": [1, 100, 20, 5_000]}}
 #: `ru_maxrss` of a child starts with its parent's peak, so the child tells its own.
 PEAK = (
     "import atexit, os, re; atexit.register(lambda: open(os.environ['BENCH_PEAK'], 'w')"
@@ -78,26 +80,44 @@ class LargeJobs(DynamoDB):
     """A table whose rows of two jobs are made when a request asks for them."""
 
     chunks: int
+    made: set[tuple[str, str]]
 
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Execute a request, after the rows of its partition are there."""
-        pk = partition_of(request)
-        if "#J#" in pk and pk not in self._tables.get(request["TableName"], {}):
-            letters = request["TableName"].endswith("dead-letters")
-            for row in rows_of(pk, self.chunks, letters=letters):
-                super().call(
-                    "put_item",
-                    {"TableName": request["TableName"], "Item": to_item(row)},
-                )
+        """Execute a request, after the rows that it reads are there."""
+        for table, pk, sk in places_of(request):
+            if "#J#" not in pk or (table, pk) in self.made:
+                continue
+            letters = table.endswith("dead-letters")
+            if sk.startswith(keys.CHUNK_PREFIX) and not letters:  # one of a batch
+                ref = JobRef(TENANT, name_in(pk))
+                rows = iter([chunk_row(ref, keys.chunk_number(sk), self.chunks)])
+            else:
+                self.made.add((table, pk))
+                rows = rows_of(pk, self.chunks, letters=letters)
+            for row in rows:
+                item = {"TableName": table, "Item": to_item(row)}
+                super().call("put_item", item)
         return super().call(operation, request)
 
 
-def partition_of(request: Mapping[str, Any]) -> str:
-    """Return the partition that a read names."""
+def places_of(request: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return table and partition of what a read names; of a batch its sort keys too."""
+    batch = request.get("RequestItems", {})
+    if batch:
+        return [
+            (table, key["pk"]["S"], key["sk"]["S"])
+            for table, asked in batch.items()
+            for key in asked["Keys"]
+        ]
     key = request.get("Key") or {}
     values = request.get("ExpressionAttributeValues") or {}
     named = key.get("pk") or values.get(":pk") or {}
-    return str(named.get("S", ""))
+    return [(str(request.get("TableName", "")), str(named.get("S", "")), "")]
+
+
+def name_in(pk: str) -> str:
+    """Return the job of a partition."""
+    return pk.partition("#J#")[2].partition("#G#")[0]
 
 
 def rows_of(pk: str, chunks: int, *, letters: bool) -> Iterator[dict[str, Any]]:
@@ -217,9 +237,11 @@ def chunk_row(ref: JobRef, number: int, chunks: int) -> dict[str, Any]:
     }
     row |= {"claim_token": SHA256[:32]}
     if runs(ref.job, number, chunks):
-        until = {"claim_expires_at": iso(began + 60), "claimed_by": "worker-1"}
+        until: dict[str, Any] = {"claim_expires_at": iso(began + 60)}
+        until |= {"claimed_by": "worker-1", "claim_usage": USED}
         return row | {"status": "RUNNING", **until}
     row |= {"ended_at": iso(began + took), "ended_by": "worker-1"}
+    row |= {"calls": 1, "call_usage": USED}
     if number in dead_chunks(ref.job, chunks):
         return row | {"status": "DEAD", "error_code": "user.stage.failed"}
     return row | {"status": "SUCCEEDED", "value": "1", "result_sha256": SHA256}
@@ -279,7 +301,7 @@ async def serve(listener: socket.socket, chunks: int) -> None:
     loop = asyncio.get_running_loop()
     aws_server = AwsServer(loop, lambda: BEGAN)
     model = LargeJobs(lambda: BEGAN, tables=())
-    model.chunks = chunks
+    model.chunks, model.made = chunks, set()
     aws_server.use_tables(model)
     await loop.create_server(lambda: Connection(aws_server.serve), sock=listener)
     await asyncio.Event().wait()

@@ -25,7 +25,7 @@ _SPEC.loader.exec_module(units)
 
 WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"})
 WRITES |= {"BatchExecuteStatement", "BatchWriteItem"}
-READS = frozenset({"GetItem", "Query", "Scan"})
+READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan"})
 #: Requests with this user agent only observe, and are not counted.
 OBSERVER_AGENT = b"bench-watcher"
 
@@ -92,6 +92,9 @@ def write_units(size: int) -> int:
 
 def read_units(asked: Mapping[str, Any], found: Mapping[str, Any]) -> float:
     """Return the units of a read, from the items read."""
+    if "RequestItems" in asked:
+        batch: float = units.got_by_rule(asked, found)
+        return batch
     items = found.get("Items", [found["Item"]] if "Item" in found else [])
     read_body: int = units.read_units(sum(map(size, items)))
     return read_body if asked.get("ConsistentRead") else math.ceil(read_body) / 2

@@ -78,10 +78,11 @@ class Tables:
         finally:
             self.took_s = self._model.took_s
         reply = self._add_consumed_capacity(request, found)
-        together = action == "TransactWriteItems"
+        together = action in {"TransactWriteItems", "BatchGetItem"}
         if action in meter.READS:
-            self._units[request["TableName"]] = meter.read_units(request, reply)
-        elif together:
+            table = request.get("TableName") or next(iter(request["RequestItems"]))
+            self._units[table] = meter.read_units(request, reply)
+        elif action == "TransactWriteItems":
             self._retry(request["TransactItems"])
         elif action == "BatchExecuteStatement":
             for answer in reply["Responses"]:

@@ -84,9 +84,10 @@ def partition_of(params: Mapping[str, Any]) -> str:
         return partition_of(action)
     if "Statements" in params:  # of insertions, whose first value is the partition
         return str(params["Statements"][0]["Parameters"][0]["S"])
-    if "RequestItems" in params:  # of deletions
-        first = next(iter(params["RequestItems"].values()))[0]
-        return str(first["DeleteRequest"]["Key"]["pk"]["S"])
+    if "RequestItems" in params:  # of deletions, or of reads
+        some = next(iter(params["RequestItems"].values()))
+        first = some["Keys"][0] if "Keys" in some else some[0]["DeleteRequest"]["Key"]
+        return str(first["pk"]["S"])
     place = params.get("Key") or params.get("Item")
     if place is None:
         place = {"pk": params.get("ExpressionAttributeValues", {}).get(":pk")}
@@ -197,7 +198,7 @@ class Reader:
             return Seen(self.in_progress(), units=units)
         shares = ((owner_of_partition(pk), WHOLE),)
         if operation in capacity.READS:
-            found = bool(answer.get("Item") or answer.get("Items"))
+            found = any(map(answer.get, ("Item", "Items", "Responses")))
             return Seen(shares, units=units, found=found)
         done = bool(answer) and "Error" not in answer
         return Seen(shares, units=units, found=done, written=done)

@@ -91,7 +91,7 @@ def number_size(number: str) -> int:
 # only the table knows its size. So the larger of both counts. AWS does not report the
 # capacity of a refusal, which is billed by the size of the existing item.
 
-READS = frozenset({"GetItem", "Query", "Scan"})
+READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan"})
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
 #: Refusals that are billed as the write would have been.
 BILLED_REFUSALS = frozenset(
@@ -139,6 +139,8 @@ def read_by_rule(
     operation: str, params: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> float:
     """Return the units of a read, from the sizes of the items that it read."""
+    if operation == "BatchGetItem":
+        return got_by_rule(params, answer)
     if operation == "GetItem":
         size = item_size(answer.get("Item", {}))
     elif params.get("Select") == "COUNT":
@@ -147,6 +149,20 @@ def read_by_rule(
         size = sum(map(item_size, answer.get("Items", [])))
     units = read_units(size)
     return units if params.get("ConsistentRead") else math.ceil(units / 2)
+
+
+def got_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> float:
+    """Return the units of a batch of reads: each item is a read of its own.
+
+    An item that does not exist takes the least.
+    """
+    total, left = 0.0, answer.get("UnprocessedKeys", {})
+    for table, asked in params["RequestItems"].items():
+        items = answer.get("Responses", {}).get(table, [])
+        read = len(asked["Keys"]) - len(left.get(table, {}).get("Keys", []))
+        units = sum(map(read_units, map(item_size, items))) + read - len(items)
+        total += units if asked.get("ConsistentRead") else units / 2
+    return total
 
 
 def written_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:

@@ -66,6 +66,14 @@ class CallUsage:
             for model, amounts in models.items():
                 self.add(kind, model, amounts)
 
+    def times(self, factor: float) -> CallUsage:
+        """Return so many times as much: what a sample stands for."""
+        found = CallUsage(most=self.most)
+        for kind, models in self.by_kind.items():
+            for model, amounts in models.items():
+                found.add(kind, model, [round(amount * factor) for amount in amounts])
+        return found
+
     def models(self, kind: UsageKind) -> dict[str, dict[str, int]]:
         """Return the amounts of each model by their names."""
         models = self.by_kind.get(kind, {})

@@ -45,6 +45,7 @@ class OpenLetterRow(Row):
     chunk = Number("The number of its chunk.", least=keys.JOIN_CHUNK)
     gen = OptionalNumber("The generation in which the chunk died.")
     pipeline = AnyText("The pipeline of its job.")
+    fingerprint = AnyText("The fingerprint of its cause.")
     dead_lettered_at = Text("When the chunk was dead-lettered.")
 
 

@@ -178,10 +178,40 @@ class Situation:
     run_line: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all jobs of a tenant share; None: this operator cannot read it.
+
+    Attributes:
+        fleet: Breakers and limits.
+        workers: The last reports of all workers.
+        webhooks: The webhooks of the tenant.
+    """
+
+    fleet: FleetRecord | None
+    workers: Sequence[WorkerRow] | None
+    webhooks: Sequence[Webhook] | None
+
+
+async def read_surroundings(rt: Reading, tenant: str) -> Surroundings:
+    """Read what the jobs of a tenant share: three requests."""
+    fleet, workers, hooks = await asyncio.gather(
+        if_readable(read_fleet, rt.table),
+        if_readable(read_reports, rt.table),
+        if_readable(webhooks_of, rt.table, tenant),
+    )
+    return Surroundings(fleet, workers, hooks)
+
+
 async def read_situation(
-    rt: Reading, job: Job, known: OpenChunks | None = None
+    rt: Reading,
+    job: Job,
+    known: OpenChunks | None = None,
+    around: Surroundings | None = None,
 ) -> Situation:
     """Read the situation of a job; `known`: its open chunks, if they were read before.
+
+    `around`: its surroundings, if they were.
 
     Raises:
         StoreError: The rows of the job cannot be read.
@@ -191,16 +221,12 @@ async def read_situation(
         (open_, throughput),
         (join, budget_since),
         letters,
-        fleet,
-        workers,
-        hooks,
+        found,
     ) = await asyncio.gather(
         read_chunks(rt, job, known),
         read_join(rt, job),
         read_letters(rt, job),
-        if_readable(read_fleet, rt.table),
-        if_readable(read_reports, rt.table),
-        if_readable(webhooks_of, rt.table, job.ref.tenant),
+        given(around) if around else read_surroundings(rt, job.ref.tenant),
     )
     return Situation(
         now=rt.clock(),
@@ -210,15 +236,20 @@ async def read_situation(
         join=join,
         budget_since=budget_since,
         letters=letters,
-        fleet=fleet,
-        workers=workers,
-        webhooks=hooks,
+        fleet=found.fleet,
+        workers=found.workers,
+        webhooks=found.webhooks,
         lease_s=rt.settings.lease_s,
         stopped=await read_stopped(rt, open_, letters.changed, join),
         quota_wait_s=rt.settings.quota_wait_s,
         in_flight=await read_waited_for(rt, job, open_, letters.more_requests),
         run_line=rt.endpoint.run_line,
     )
+
+
+async def given(found: Surroundings) -> Surroundings:
+    """Return what was read before."""
+    return found
 
 
 async def read_waited_for(
@@ -332,14 +363,12 @@ async def list_groups(tallies: Tallies, job: Job) -> tuple[list[int], list[int],
         return groups, sorted(job.full_groups), 1.0
     left = [block for block in range(blocks) if block not in job.full_blocks]
     sampled = spread(left, MAX_BLOCKS)
-    found = await asyncio.gather(
-        *(tallies.full_groups_of_block(job.ref, block) for block in sampled)
-    )
+    full = await tallies.full_groups_of(job.ref, sampled) if sampled else set()
     ended = [g for b in job.full_blocks for g in groups_of_block(b, job.chunks)]
-    ended += [group for full in found for group in full]
+    ended += full
     groups = [
         group
-        for block, full in zip(sampled, found, strict=True)
+        for block in sampled
         for group in groups_of_block(block, job.chunks)
         if group not in full
     ]

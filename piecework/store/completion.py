@@ -396,3 +396,20 @@ class Tallies:
         pk = keys.block_pk(ref.tenant, ref.job, block)
         item = await self.table.get(pk, keys.BLOCK_SK)
         return frozenset((item or {}).get(FULL_GROUPS, ()))
+
+    async def full_groups_of(self, ref: JobRef, blocks: Iterable[int]) -> set[int]:
+        """Return the full groups of some blocks, in one request."""
+        pks = [keys.block_pk(ref.tenant, ref.job, block) for block in blocks]
+        found = await self.table.get_many((pk, keys.BLOCK_SK) for pk in pks)
+        return {group for item in found.values() for group in item.get(FULL_GROUPS, ())}
+
+    async def ended_of(self, groups: Iterable[tuple[JobRef, int]]) -> Counter[JobRef]:
+        """Return how many chunks of some groups have ended, by job, in one request."""
+        places = {
+            (keys.partition_pk(ref.tenant, ref.job, group), keys.TALLY_SK): ref
+            for ref, group in groups
+        }
+        ended: Counter[JobRef] = Counter()
+        for place, item in (await self.table.get_many(places)).items():
+            ended[places[place]] += len(item.get("ended_chunks", ()))
+        return ended

@@ -59,13 +59,17 @@ class LetterCounts:
         dead: The error codes of the chunks that are dead, by number: a discarded letter
             leaves its chunk dead.
         discarded: The chunks among these whose letter an operator discarded.
+        died_at: When these chunks died, ISO 8601.
         open: The letters that no operator has closed, of chunks and of the join.
+        damaged: The chunks of those of them that cannot be read.
         complete: Whether all letters were read.
     """
 
     dead: dict[int, str] = field(default_factory=dict)
     discarded: set[int] = field(default_factory=set)
+    died_at: list[str] = field(default_factory=list)
     open: int = 0
+    damaged: list[ChunkRef] = field(default_factory=list)
     complete: bool = True
 
     @property
@@ -204,6 +208,31 @@ class DeadLetters:
         item = await self.table.get(ref.of.pk, sk)
         return None if item is None else DeadLetterRow.read(item, unreadable)
 
+    async def read_many(
+        self, places: Iterable[tuple[ChunkRef, int]], unreadable: list[DeadLetterRow]
+    ) -> dict[tuple[ChunkRef, int], DeadLetterRow]:
+        """Return open dead letters by chunk and generation; `unreadable`: as above.
+
+        A hundred are one request. One that is closed, or that is gone, is left out.
+        """
+        keys_of = {
+            (ref.of.pk, keys.dead_letter_sk(ref.chunk, gen)): (ref, gen)
+            for ref, gen in places
+        }
+        items = await self.table.get_many(keys_of, any_version=True)
+        read = (
+            (keys_of[place], DeadLetterRow.read(item, unreadable))
+            for place, item in items.items()
+            if is_open(item)
+        )
+        return {place: letter for place, letter in read if letter is not None}
+
+    async def open_marks(self, tenant: str) -> AsyncIterator[OpenLetterRow]:
+        """Yield the marks of a tenant's open dead letters, the newest first."""
+        pk = keys.open_letters_pk(tenant)
+        async for item in self.table.query(pk, backwards=True, any_version=True):
+            yield OpenLetterRow(item)
+
     async def count_open(self, ref: JobRef) -> int:
         """Count the open dead letters of a job."""
         found = self.table.query(ref.pk)
@@ -211,17 +240,22 @@ class DeadLetters:
 
     async def count(self, ref: JobRef, most: int) -> LetterCounts:
         """Count the dead letters of a job among the first so many."""
-        counts = LetterCounts()
+        counts, damaged = LetterCounts(), list[DeadLetterRow]()
         items = await self.table.first(ref.pk, most)
         for item in items:
-            counts.open += is_open(item)
+            if is_open(item):
+                counts.open += 1
+                DeadLetterRow.read(item, damaged)
             if item.get("state") != REDRIVEN and item["sk"].startswith(
                 keys.CHUNK_PREFIX
             ):
                 number = int(item["sk"].split("#")[1])
                 counts.dead[number] = str(item.get("error_code", ""))
+                if at := read_optional_text(item, "dead_lettered_at"):
+                    counts.died_at.append(at)
                 if not is_open(item):
                     counts.discarded.add(number)
+        counts.damaged = [letter.ref for letter in damaged]
         counts.complete = len(items) < most
         return counts
 
@@ -384,7 +418,8 @@ def expires_at(now: float, days: float) -> int:
 
 def open_mark(table: Table, letter: dict[str, Any]) -> ItemWrite:
     """Return the write of the mark of a new dead letter."""
-    names = ("tenant", "job", "chunk", "gen", "pipeline", "dead_lettered_at")
+    of_chunk = ("tenant", "job", "chunk", "gen")
+    names = (*of_chunk, "pipeline", "fingerprint", "dead_lettered_at")
     facts = {name: letter[name] for name in names if name in letter}
     ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
     return table.item_write(

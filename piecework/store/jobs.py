@@ -13,6 +13,7 @@ from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import EventRow
+from piecework.domain.schema import is_newer
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.table import Item, ItemWrite, Table, Written
 
@@ -93,6 +94,20 @@ class Jobs:
         """Return the job as stored, or None."""
         item = await self.table.get(ref.pk, keys.META_SK)
         return None if item is None else Job.read(ref, item)
+
+    async def read_many(
+        self, refs: Sequence[JobRef]
+    ) -> tuple[dict[JobRef, Job], list[JobRef]]:
+        """Return jobs by their names, and those that only a newer version can read.
+
+        A hundred are one request; one that does not exist is left out.
+        """
+        places = {(ref.pk, keys.META_SK): ref for ref in refs}
+        items = await self.table.get_many(places, any_version=True)
+        found = {places[place]: item for place, item in items.items()}
+        newer = [ref for ref in refs if ref in found and is_newer(found[ref])]
+        known = [ref for ref in refs if ref in found and ref not in newer]
+        return {ref: Job.read(ref, found[ref]) for ref in known}, newer
 
     async def queue_of(self, ref: JobRef) -> str:
         """Return the queue of a job, also of a newer version; empty: the default one.

@@ -7,7 +7,7 @@ error: `Refused`, with the current item.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
@@ -39,6 +39,8 @@ HELD_CAP_S = 0.1
 #: Statements that DynamoDB accepts in a batch, and writes of a plain batch.
 INSERTS_AT_ONCE = 25
 REMOVALS_AT_ONCE = 25
+#: Items of a batch of reads.
+GETS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,41 @@ class Table:
             return None
         item = part_of(reply, "Item", dict)
         return from_item(item) if any_version else require_known(from_item(item))
+
+    async def get_many(
+        self, places: Iterable[tuple[str, str]], *, any_version: bool = False
+    ) -> dict[tuple[str, str], Item]:
+        """Read items by their keys, a hundred a request; those that exist are returned.
+
+        Each is a consistent read of its own. What DynamoDB leaves, for lack of capacity
+        or as the answer would be too large, is asked again.
+
+        Raises:
+            SchemaTooNewError: An item is newer, and not `any_version` will do.
+        """
+        found: dict[tuple[str, str], Item] = {}
+        left = list(dict.fromkeys(places))
+        waits = None
+        while left:
+            keys = [
+                {"pk": {"S": pk}, "sk": {"S": sk}} for pk, sk in left[:GETS_AT_ONCE]
+            ]
+            asked = {self.name: {"Keys": keys, "ConsistentRead": True}}
+            with reaching(self.name):
+                send = self.client.batch_get_item
+                reply = await self._send(send, {"RequestItems": asked})
+            items = part_of(part_of(reply, "Responses", dict), self.name, list, [])
+            for item in map(from_item, items):
+                known = item if any_version else require_known(item)
+                found[item["pk"], item["sk"]] = known
+            rest = part_of(reply, "UnprocessedKeys", dict, {}).get(self.name, {})
+            again = [(key["pk"]["S"], key["sk"]["S"]) for key in rest.get("Keys", [])]
+            left = again + left[GETS_AT_ONCE:]
+            waits = waits or Waits(self.rng)
+            if again and not await waits.wait():
+                message = f"DynamoDB did not read {len(again)} rows for a long time."
+                raise StoreError(message, code="aws.service.unavailable")
+        return found
 
     async def query(
         self,

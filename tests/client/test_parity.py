@@ -241,6 +241,9 @@ def test_a_method_does_what_its_command_does(
     assert deployment.document("by-client") != before
 
 
+LIST = ["jobs", "list", "--tag"]
+
+
 def test_tags_find_a_job_and_stay_when_it_is_retried(deployment: Deployment) -> None:
     async def run() -> list[str]:
         async with Client(runtime=deployment.aws.runtime()) as client:
@@ -260,14 +263,15 @@ def test_tags_find_a_job_and_stay_when_it_is_retried(deployment: Deployment) -> 
             return [each.id async for each in found]
 
     assert asyncio.run(run()) == ["tagged"]
-    listed = RUNNER.invoke(app, "jobs list --tag team=legal --tag run=7".split())
-    assert "tagged" in listed.stdout and "run=7, team=legal" in listed.stdout
+    listed = RUNNER.invoke(app, [*LIST, "team=legal", "--tag", "run=7"])
+    assert "tagged" in listed.stdout
+    assert "run=7, team=legal" in listed.stdout
     assert "plain" not in listed.stdout
     shown = RUNNER.invoke(app, ["jobs", "show", "tagged"])
     assert "run=7, team=legal" in shown.stdout
-    none = RUNNER.invoke(app, "jobs list --tag team=sales -o json".split())
+    none = RUNNER.invoke(app, [*LIST, "team=sales", "-o", "json"])
     assert json.loads(none.stdout) == []
-    wrong = RUNNER.invoke(app, "jobs list --tag team".split())
+    wrong = RUNNER.invoke(app, [*LIST, "team"])
     assert (wrong.exit_code, "job.tag.invalid" in wrong.stderr) == (2, True)
 
 

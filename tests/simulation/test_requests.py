@@ -60,9 +60,11 @@ def rows_of(request: Mapping[str, Any]) -> Iterator[str]:
     for item in request.get("TransactItems", ()):
         for action, change in item.items():
             yield from (f"{action} {row}" for row in rows_of(change))
-    for removals in request.get("RequestItems", {}).values():
-        keys = [removal["DeleteRequest"]["Key"] for removal in removals]
-        yield from (f"Delete {kind_of(k['pk']['S'], k['sk']['S'])}" for k in keys)
+    for some in request.get("RequestItems", {}).values():
+        reads = "Keys" in some
+        keys = some["Keys"] if reads else [one["DeleteRequest"]["Key"] for one in some]
+        verb = "" if reads else "Delete "
+        yield from (f"{verb}{kind_of(k['pk']['S'], k['sk']['S'])}" for k in keys)
     for statement in request.get("Statements", ()):
         pk, sk = statement["Parameters"][:2]
         yield f"Insert {kind_of(pk['S'], sk['S'])}"

@@ -81,7 +81,7 @@ def test_a_chart_of_any_length_has_few_bars(seconds: float) -> None:
     item = {"status": "SUCCEEDED", "ended_at": at(seconds)}
     drawn = make_chart(history_of(item), BEGAN, BEGAN + seconds)
     assert drawn is not None
-    assert 1 <= seconds / step_of(seconds) + 1 <= MAX_BARS + 1
+    assert 1 <= seconds / step_of(seconds, MAX_BARS) + 1 <= MAX_BARS + 1
     assert len(drawn.series["results"].bars) == 1
 
 

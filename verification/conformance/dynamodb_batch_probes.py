@@ -1,10 +1,10 @@
-"""Probe batches of insertions: each statement is a write of its own."""
+"""Probe batches: each insertion is a write of its own, each read an own read."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from verification.conformance.items import item, put, row
+from verification.conformance.items import item, key, put, row
 from verification.conformance.probe import probe
 from verification.conformance.subject import Subject
 
@@ -58,3 +58,34 @@ async def _(subject: Subject) -> str:
 @probe("26 statements in a batch", expected="ValidationException")
 async def _(subject: Subject) -> str:
     return await insert(subject, *(insertion(subject, f"{n}") for n in range(26)))
+
+
+async def get_many(subject: Subject, *sks: str) -> str:
+    """Read items in a batch; return their `n`, in order."""
+    asked = {"Keys": [key(sk) for sk in sks], "ConsistentRead": True}
+    reply = await subject.dynamodb.batch_get_item(RequestItems={subject.table: asked})
+    assert not reply["UnprocessedKeys"]
+    items = reply["Responses"].get(subject.table, [])
+    return " ".join(sorted(found["n"]["N"] for found in items))
+
+
+@probe("a batch of reads has the items that exist", expected="1 2")
+async def _(subject: Subject) -> str:
+    await put(subject, "a", n=1)
+    await put(subject, "b", n=2)
+    return await get_many(subject, "b", "none", "a")
+
+
+@probe("a batch of reads of nothing that exists", expected="")
+async def _(subject: Subject) -> str:
+    return await get_many(subject, "none")
+
+
+@probe("101 keys in a batch of reads", expected="ValidationException")
+async def _(subject: Subject) -> str:
+    return await get_many(subject, *(f"{n}" for n in range(101)))
+
+
+@probe("a key twice in a batch of reads", expected="ValidationException")
+async def _(subject: Subject) -> str:
+    return await get_many(subject, "a", "a")

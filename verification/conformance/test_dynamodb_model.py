@@ -171,7 +171,10 @@ def test_a_reported_item_does_not_change_any_more() -> None:
 @pytest.mark.parametrize(
     ("operation", "request_"),
     [
-        ("batch_get_item", {"RequestItems": {}}),
+        (
+            "batch_get_item",
+            {"RequestItems": {"t": {"Keys": [key()], "ProjectionExpression": "n"}}},
+        ),
         ("get_item", {"TableName": "t", "Key": key(), "ProjectionExpression": "n"}),
         ("update_item", {"UpdateExpression": "SET m.n = :n"}),
         ("update_item", {"UpdateExpression": "SET l[0] = :n"}),

@@ -19,6 +19,7 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
     "dynamodb": {
         "DeleteItem": frozenset({"dynamodb:DeleteItem"}),
         "GetItem": frozenset({"dynamodb:GetItem"}),
+        "BatchGetItem": frozenset({"dynamodb:BatchGetItem"}),
         "PutItem": frozenset({"dynamodb:PutItem"}),
         "UpdateItem": frozenset({"dynamodb:UpdateItem"}),
         "Query": frozenset({"dynamodb:Query"}),

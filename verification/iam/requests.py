@@ -80,8 +80,8 @@ def of_dynamodb(operation: str, body: Mapping[str, Any]) -> list[Request]:
     needs = NEEDS["dynamodb"][operation]
     if operation == "BatchExecuteStatement":
         return of_statements(needs, body["Statements"])
-    if operation == "BatchWriteItem":
-        return of_removals(needs, body["RequestItems"])
+    if operation in {"BatchWriteItem", "BatchGetItem"}:
+        return of_batch(needs, body["RequestItems"])
     if operation != "TransactWriteItems":
         key = partition(body)
         return [item_request(need, body, (key,) if key else ()) for need in needs]
@@ -90,13 +90,16 @@ def of_dynamodb(operation: str, body: Mapping[str, Any]) -> list[Request]:
     return [item_request(MEMBERS[kind], member, keys) for kind, member in members]
 
 
-def of_removals(
-    needs: Iterable[str], removals: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> list[Request]:
-    """Return what a batch of deletions needs: of each table, with all its keys."""
+def of_batch(needs: Iterable[str], asked: Mapping[str, Any]) -> list[Request]:
+    """Return what a batch of deletions or reads needs: of each table, all its keys."""
     found = []
-    for table, some in removals.items():
-        keys = sorted({str(one["DeleteRequest"]["Key"]["pk"]["S"]) for one in some})
+    for table, some in asked.items():
+        places = (
+            some["Keys"]
+            if "Keys" in some
+            else [one["DeleteRequest"]["Key"] for one in some]
+        )
+        keys = sorted({str(place["pk"]["S"]) for place in places})
         part = {"TableName": table}
         found += [item_request(need, part, tuple(keys)) for need in needs]
     return found

@@ -42,7 +42,9 @@ BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
         ),
         ("dynamodb_write_unit", "units"),
     ),
-    **dict.fromkeys(("GetItem", "Query", "Scan"), ("dynamodb_read_unit", "units")),
+    **dict.fromkeys(
+        ("GetItem", "BatchGetItem", "Query", "Scan"), ("dynamodb_read_unit", "units")
+    ),
     **dict.fromkeys(("PutObject", "ListObjectsV2"), ("s3_put", "requests")),
     **dict.fromkeys(("GetObject", "HeadObject"), ("s3_get", "requests")),
 }

@@ -20,6 +20,7 @@ from piecework.store.questions import PersonAnswer, read_question, read_question
 from piecework.store.waits import WaitIndex
 from piecework_orchestrator.reading.chunk_documents import require_chunk
 from piecework_orchestrator.reading.job_documents import Document, require_job
+from piecework_orchestrator.reading.job_list import batches
 
 #: The jobs, from the newest on, whose questions a list without a job has.
 NEWEST_JOBS = 500
@@ -63,18 +64,20 @@ async def open_questions(
         async for document in questions_of(rt, await require_job(rt, job)):
             yield document
         return
-    seen = 0
-    async for ref in rt.jobs.listed(rt.settings.tenant):
-        seen += 1
-        try:
-            record = await rt.jobs.read(ref)
-            if record is not None:
+    left = NEWEST_JOBS
+    async for refs in batches(rt.jobs.listed(rt.settings.tenant)):
+        jobs, newer = await rt.jobs.read_many(refs[:left])
+        if too_new is not None:
+            too_new += newer
+        for record in jobs.values():
+            try:
                 async for document in questions_of(rt, record):
                     yield document
-        except SchemaTooNewError:
-            if too_new is not None:
-                too_new.append(ref)
-        if seen == NEWEST_JOBS:
+            except SchemaTooNewError:
+                if too_new is not None:
+                    too_new.append(record.ref)
+        left -= len(refs)
+        if left <= 0:
             return
 
 

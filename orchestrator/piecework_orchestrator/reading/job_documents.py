@@ -23,13 +23,14 @@ from piecework.reading import Reading
 from piecework.store.completion import JobSnapshot, all_chunks
 from piecework.store.dead_letters import MOST_LETTERS, DeadLetters
 from piecework.store.notifications import Notifications
-from piecework_orchestrator.reading.calls_so_far import UNKNOWN, CallsSoFar
+from piecework_orchestrator.reading.calls_so_far import CallsSoFar
 
 if TYPE_CHECKING:
     from piecework.explain.finish_time import FinishTime
     from piecework.explain.situation import OpenChunks, Situation
     from piecework.resilience.budget import Budget
     from piecework.store.paid import Paid
+    from piecework_orchestrator.reading.samples import ChunkSample
 
 Document = dict[str, Any]
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
@@ -166,19 +167,12 @@ async def count_all(rt: Reading, job: Job) -> Document:
         so_far.add(chunk)
         if open_ is not None:
             open_.add(chunk)
-    calls, running = so_far.facts, so_far.running
     counted: Document = {
         "counts": dict(sorted(snapshot.by_status.items())),
         "counts_exact": True,
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "code_versions": dict(sorted(snapshot.by_version.items())),
-        "calls": {
-            "paid": snapshot.calls + calls["running"],
-            "cached": snapshot.cached_calls + running.total("cached")["calls"],
-            "lost_claims": snapshot.lost_claims,
-            "paid_again": snapshot.paid_again,
-            **calls,
-        },
+        "calls": so_far.facts,
         "effects_in_doubt": sum(snapshot.in_doubt.values()),
         "outages": snapshot.outages,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
@@ -190,18 +184,22 @@ async def count_all(rt: Reading, job: Job) -> Document:
 
 
 async def counts_of_ended(rt: Reading, job: Job) -> Document:
-    """Return what the chunks of a large ended job add up to, by its certificate."""
+    """Return what the chunks of a large ended job add up to, by its certificate.
+
+    The certificate has no tokens and no money: a sample of its chunks stands for all.
+    """
+    from piecework_orchestrator.reading.samples import read_sample
+
     letters = await dead_letters_of(rt).count(job.ref, MOST_LETTERS)
     head = await read_certificate_head(rt, job) or {}
-    calls = head.get("calls")
+    sample = await read_sample(rt, job, range(keys.partition_count(job.chunks)))
+    exact = {"paid_again": head.get("paid_again", 0), **(head.get("calls") or {})}
     return {
         "counts": dict(job.outcomes or {}),
         "counts_exact": letters.complete,
         "error_codes": head.get("error_codes", {}),
         "code_versions": head.get("code_versions", {}),
-        "calls": {"paid_again": head.get("paid_again", 0), **UNKNOWN, **calls}
-        if calls
-        else None,
+        "calls": {**calls_facts(sample), **(exact if head else {})},
         "effects_in_doubt": job.effects_in_doubt,
         "outages": head.get("outages"),
         "dead_letters": letters.open,
@@ -212,24 +210,31 @@ async def counts_of_ended(rt: Reading, job: Job) -> Document:
 async def counts_of_large(rt: Reading, job: Job) -> Document:
     """Return what is known of the chunks of a large job that has not ended.
 
-    Its calls, effects in doubt and outages are added up when it ends. The code versions
-    are those of the chunks that were read, which are in progress.
+    Its effects in doubt and outages are added up when it ends. The code versions are
+    those of the chunks in progress. A sample of its chunks stands for the calls of all.
     """
-    from piecework_orchestrator.reading.large_jobs import count_large
+    from piecework_orchestrator.reading.large_jobs import count_large, sample_large
 
     counted = await count_large(rt, job)
+    sample = await sample_large(rt, job, counted)
     return {
         "counts": dict(sorted(counted.by_status.items())),
         "counts_exact": counted.exact,
         "error_codes": dict(sorted(counted.letters.codes.items())),
         "code_versions": dict(sorted(counted.by_version.items())),
-        "calls": None,
+        "calls": calls_facts(sample),
         "effects_in_doubt": None,
         "outages": None,
         "dead_letters": counted.letters.open,
         "certificate": None,
         "explained": parts_of(await explain(rt, job)),
     }
+
+
+def calls_facts(sample: ChunkSample) -> Document:
+    """Return the calls of a large job, and by how many chunks they are estimated."""
+    facts = sample.calls.facts
+    return facts if sample.exact else {**facts, "sampled_chunks": sample.number}
 
 
 def parts_of(explained: Document) -> Document:

@@ -6,7 +6,7 @@ its tallies, see `MAX_COUNTED_CHUNKS`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,15 +16,18 @@ from piecework.domain.moments import iso
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.domain.tags import has_tags
-from piecework.errors import SchemaTooNewError, UsageError
+from piecework.errors import UsageError
 from piecework.reading import Reading
 from piecework.store.completion import Tallies
+from piecework.store.table import GETS_AT_ONCE
 from piecework_orchestrator.reading.job_documents import Document, job_facts
 from piecework_orchestrator.reading.times import parse_limit
 
 #: Chunks of the largest job whose chunks are counted one by one: four queries. Of a
 #: larger job the full groups are counted, which stand on the job's own item.
 MAX_COUNTED_CHUNKS = 4 * keys.PARTITION_SIZE
+#: Jobs of the first read: a little more than `jobs list` shows.
+FIRST_BATCH = 25
 
 
 def parse_status(status: str, statuses: type[StrEnum]) -> str:
@@ -86,20 +89,50 @@ async def read_jobs(
     Jobs that a newer version wrote cannot be read; they are added to `too_new`.
     """
     since = "" if wanted.since_s is None else iso(rt.clock() - wanted.since_s)
-    async for ref in rt.jobs.listed(rt.settings.tenant, wanted.pipeline, since):
-        try:
-            job = await rt.jobs.read(ref)
-        except SchemaTooNewError:
-            too_new.append(ref)
-            continue
-        if job is None:
-            continue
-        if wanted.matches(job):
-            yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
+    listed = rt.jobs.listed(rt.settings.tenant, wanted.pipeline, since)
+    async for refs in batches(listed):
+        jobs, newer = await rt.jobs.read_many(refs)
+        too_new += newer
+        found = [job for job in jobs.values() if wanted.matches(job)]
+        progress = await progress_of_all(rt, found)
+        for job in found:
+            yield {**job_facts(job, rt.clock()), **progress[job.ref]}
+
+
+async def batches(refs: AsyncIterator[JobRef]) -> AsyncIterator[list[JobRef]]:
+    """Yield jobs by the hundred, as one request reads them; the first ones sooner."""
+    some: list[JobRef] = []
+    most = FIRST_BATCH
+    async for ref in refs:
+        some.append(ref)
+        if len(some) == most:
+            yield some
+            some, most = [], GETS_AT_ONCE
+    if some:
+        yield some
 
 
 async def progress_of(rt: Reading, job: Job) -> Document:
     """Return the number of ended chunks, and the outcomes of an ended job."""
+    return (await progress_of_all(rt, [job]))[job.ref]
+
+
+async def progress_of_all(rt: Reading, jobs: Sequence[Job]) -> dict[JobRef, Document]:
+    """Return the progress of jobs; a hundred tallies are one request."""
+    known = {job.ref: progress_on(job) for job in jobs}
+    counted = [job for job in jobs if known[job.ref] is None]
+    groups = [
+        (j.ref, g) for j in counted for g in range(keys.partition_count(j.chunks))
+    ]
+    ended = await Tallies(rt.table).ended_of(groups)
+    return {
+        ref: {"ended_chunks": ended[ref]} if found is None else found
+        for ref, found in known.items()
+    }
+
+
+def progress_on(job: Job) -> Document | None:
+    """Return the progress that stands on the item of a job; None: tallies tell it."""
     if not job.status.is_open:
         outcomes = dict(job.outcomes or {})
         return {"ended_chunks": sum(outcomes.values()), "outcomes": outcomes}
@@ -107,4 +140,4 @@ async def progress_of(rt: Reading, job: Job) -> Document:
         return {"ended_chunks": 0}
     if job.chunks > MAX_COUNTED_CHUNKS:
         return {"ended_chunks": job.ended_at_least}
-    return {"ended_chunks": await Tallies(rt.table).count_ended(job.ref, job.chunks)}
+    return None

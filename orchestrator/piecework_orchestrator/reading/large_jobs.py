@@ -21,6 +21,7 @@ from piecework.reading import Reading
 from piecework.store.backlogs import Backlogs
 from piecework.store.completion import Tallies, chunks_of_group
 from piecework.store.dead_letters import MOST_LETTERS, DeadLetters, LetterCounts
+from piecework_orchestrator.reading.samples import ChunkSample, read_sample
 
 #: Groups and blocks that are read, if so many are begun and not full.
 MOST_GROUPS, MOST_BLOCKS = 4, 3
@@ -74,9 +75,19 @@ class LargeCounts:
         """Whether all counts are exact; else the dead ones are at least so many."""
         return self.all_read and self.letters.complete
 
+    @property
+    def unread(self) -> list[int]:
+        """The groups with chunks that workers have drawn, and that were not read."""
+        read = {keys.group_of(chunk.ref.chunk) for chunk in self.chunks}
+        return [g for g in (*self.places.full, *self.places.begun) if g not in read]
 
-async def count_large(rt: Reading, job: Job) -> LargeCounts:
-    """Count the chunks of a job that has not ended; twelve requests at most.
+
+async def count_large(
+    rt: Reading, job: Job, known: LetterCounts | None = None
+) -> LargeCounts:
+    """Count the chunks of a job; ten requests at most.
+
+    `known`: its dead letters, if they were read before.
 
     Raises:
         SchemaTooNewError: A newer version wrote a chunk.
@@ -84,10 +95,8 @@ async def count_large(rt: Reading, job: Job) -> LargeCounts:
     places = await find_places(rt, job)
     sampled = spread(places.begun, MOST_GROUPS)
     letters_of = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    letters, groups = await asyncio.gather(
-        letters_of.count(job.ref, MOST_LETTERS),
-        asyncio.gather(*(read_group(rt, job, group) for group in sampled)),
-    )
+    groups = await asyncio.gather(*(read_group(rt, job, each) for each in sampled))
+    letters = known or await letters_of.count(job.ref, MOST_LETTERS)
     chunks = [chunk for group in groups for chunk in group]
     all_read = places.exact and len(sampled) == len(places.begun)
     read = Counter(str(chunk.status) for chunk in chunks)
@@ -105,17 +114,21 @@ async def count_large(rt: Reading, job: Job) -> LargeCounts:
     return LargeCounts(places, by_status, letters, all_read, chunks)
 
 
-async def count_ended(rt: Reading, job: Job) -> int:
+async def sample_large(rt: Reading, job: Job, counted: LargeCounts) -> ChunkSample:
+    """Return what stands for the chunks that workers have drawn; three requests more.
+
+    Raises:
+        SchemaTooNewError: A newer version wrote a chunk.
+    """
+    return await read_sample(rt, job, counted.unread, counted.chunks)
+
+
+async def count_ended(rt: Reading, job: Job, places: Places) -> int:
     """Return how many chunks of a large job have ended; of many groups, at least."""
-    if have_ended(job):
-        return job.chunks
-    places, tallies = await find_places(rt, job), Tallies(rt.table)
-    begun = places.begun[:MOST_GROUPS]
-    ended = await asyncio.gather(
-        *(tallies.ended_of_group(job.ref, group) for group in begun)
-    )
+    begun = [(job.ref, group) for group in places.begun[:MOST_GROUPS]]
+    ended = (await Tallies(rt.table).ended_of(begun)).total() if begun else 0
     in_full = sum(keys.partition_size(group, job.chunks) for group in places.full)
-    return in_full + sum(map(len, ended))
+    return in_full + ended
 
 
 async def find_places(rt: Reading, job: Job) -> Places:
@@ -158,11 +171,9 @@ async def full_groups(rt: Reading, job: Job, last: int) -> tuple[set[int], bool]
     }
     left = [block for block in range(last + 1) if block not in job.full_blocks]
     sampled = spread(left, MOST_BLOCKS)
-    tallies = Tallies(rt.table)
-    found = await asyncio.gather(
-        *(tallies.full_groups_of_block(job.ref, block) for block in sampled)
-    )
-    return full.union(*found), len(sampled) == len(left)
+    if sampled:
+        full |= await Tallies(rt.table).full_groups_of(job.ref, sampled)
+    return full, len(sampled) == len(left)
 
 
 async def read_group(rt: Reading, job: Job, group: int) -> list[Chunk]:

@@ -19,7 +19,7 @@ from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk
-from piecework_orchestrator.reading.calls_so_far import CallsSoFar
+from piecework_orchestrator.reading.calls_so_far import all_models
 from piecework_orchestrator.reading.job_documents import (
     Document,
     explain,
@@ -29,8 +29,13 @@ from piecework_orchestrator.reading.job_documents import (
     status_reason,
 )
 from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
-from piecework_orchestrator.reading.large_jobs import count_ended
+from piecework_orchestrator.reading.large_jobs import (
+    Places,
+    count_ended,
+    find_places,
+)
 from piecework_orchestrator.reading.numbers import format_used
+from piecework_orchestrator.reading.samples import read_sample
 from piecework_orchestrator.reading.times import format_clock
 
 #: Seconds between two polls of a small job. A large job is polled less often, so that
@@ -54,18 +59,20 @@ class ChunkCounts:
         by_status: Chunks by status; of a large job only those known to have ended.
         active: Whether a worker holds a chunk, or a chunk waits for its next attempt.
         longest_wait_s: Seconds until each waiting chunk may start again.
-        calls: The calls of the chunks; of a large job none.
+        places: Of a large job: where its chunks are.
+        used: What the calls of the chunks used so far; of a large job not read here.
     """
 
     by_status: Counter[str] = field(default_factory=Counter)
     active: bool = False
     longest_wait_s: float = 0.0
-    calls: CallsSoFar = field(default_factory=CallsSoFar)
+    places: Places | None = None
+    used: CallUsage = field(default_factory=all_models)
 
     def add(self, chunk: Chunk, now: float) -> None:
         """Count a chunk."""
         self.by_status[str(chunk.status)] += 1
-        self.calls.add(chunk)
+        self.used.merge(chunk.usage_so_far)
         self.active = self.active or is_active(chunk, now)
         if chunk.status is ChunkStatus.WAITING and chunk.retry_at:
             wait_s = moment(chunk.retry_at) - now
@@ -89,7 +96,8 @@ class ProgressSnapshot:
         finish_s: P50 and P90 of the seconds until the chunks have ended; None: unknown.
         longest_wait_s: Seconds until each waiting chunk may start again.
         used: What the calls used so far, those of running chunks included; nothing is
-            known of a large job, and of one that has ended.
+            known of a job that has ended.
+        sampled: By how many chunks that is estimated; 0: by all.
     """
 
     job: Job
@@ -99,6 +107,7 @@ class ProgressSnapshot:
     finish_s: tuple[float, float] | None = None
     longest_wait_s: float = 0.0
     used: CallUsage = field(default_factory=CallUsage)
+    sampled: int = 0
 
     @property
     def dead(self) -> int:
@@ -117,7 +126,8 @@ class ProgressSnapshot:
         words += [f"{self.dead} dead"] if self.dead else []
         paid = self.used.total("paid")
         tokens = paid["tokens_in"] + paid["tokens_out"]
-        words += format_used(paid["calls"], tokens, paid["nano_usd"] / NANO)
+        used = format_used(paid["calls"], tokens, paid["nano_usd"] / NANO)
+        words += [f"about {used[0]}", *used[1:]] if self.sampled and used else used
         p50_s, p90_s = self.finish_s or (0.0, 0.0)
         if self.longest_wait_s > max(p50_s, LONG_WAIT_S):
             words.append(f"longest wait {format_clock(self.longest_wait_s)}")
@@ -199,7 +209,7 @@ async def poll_until_ended(
     """Poll until the job has ended, and report each snapshot."""
     loop = asyncio.get_running_loop()
     began = explained_at = changed_at = loop.time()
-    last = -1
+    last, use = -1, CallsUse()
     finish: tuple[float, float] | None = None
     hint = ""
     while True:
@@ -213,12 +223,13 @@ async def poll_until_ended(
             explained_at, finish = now, finish_of(explained)
             if now - changed_at >= EXPLAIN_AFTER_S:
                 hint = describe_finding(explained["findings"][0], watcher)
+        await use.read(rt, found, counts, now)
         left = shortened(finish, now - explained_at)
         wait_s = counts.longest_wait_s
         watcher.on_progress(
             ProgressSnapshot(
                 *(found, ended, counts.by_status, now - began, left, wait_s),
-                counts.calls.usage,
+                *(use.used, use.sampled),
             )
         )
         if watcher.on_poll is not None:
@@ -291,7 +302,8 @@ async def count_chunks(rt: Reading, job: Job) -> ChunkCounts:
         return ChunkCounts(Counter(job.outcomes))
     now, counts = rt.clock(), ChunkCounts()
     if job.chunks > MAX_COUNTED_CHUNKS:
-        ended = await count_ended(rt, job)
+        counts.places = await find_places(rt, job)
+        ended = await count_ended(rt, job, counts.places)
         counts.by_status[ChunkStatus.SUCCEEDED] = ended
         counts.active = bool(ended)
     else:
@@ -302,6 +314,32 @@ async def count_chunks(rt: Reading, job: Job) -> ChunkCounts:
         join = await read_chunk(rt.table, ref)
         counts.active = join is not None and is_active(join, now)
     return counts
+
+
+@dataclass(slots=True)
+class CallsUse:
+    """What the calls of a job used; of a large one read every ten seconds.
+
+    Attributes:
+        sampled: By how many chunks that is estimated; 0: by all.
+    """
+
+    used: CallUsage = field(default_factory=CallUsage)
+    sampled: int = 0
+    _next: float = 0.0
+
+    async def read(
+        self, rt: Reading, job: Job, counts: ChunkCounts, now: float
+    ) -> None:
+        """Take what was counted; of a large job read a sample, if it is time."""
+        places = counts.places
+        if places is None:
+            self.used, self.sampled = counts.used, 0
+        elif now >= self._next:
+            sample = await read_sample(rt, job, [*places.full, *places.begun])
+            self.used = sample.calls.usage
+            self.sampled = 0 if sample.exact else sample.number
+            self._next = now + EXPLAIN_AFTER_S
 
 
 def is_active(chunk: Chunk, now: float) -> bool:

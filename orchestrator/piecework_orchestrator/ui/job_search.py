@@ -73,7 +73,9 @@ class JobSearch:
         """Return whether a job matches; `listed` has filtered pipeline and time."""
         tags = job.get("tags", {})
         texts = [*(str(job.get(name, "")) for name in SEARCHED), tags_text(tags)]
-        found = all(word in " ".join(texts).lower() for word in self.words.lower().split())
+        found = all(
+            word in " ".join(texts).lower() for word in self.words.lower().split()
+        )
         wanted = parse_tags(self.tag.split(",")) if self.tag else {}
         same = self.status in {"", job["status"]} and has_tags(tags, wanted)
         return found and same

@@ -5,45 +5,60 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from piecework.aws.work_queues import NOT_DEPLOYED
 from piecework.domain import keys
+from piecework.domain.job import Job
 from piecework.domain.moments import iso
-from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.refs import JobRef
 from piecework.domain.rows import WorkerRow
-from piecework.errors import SchemaTooNewError, StoreError
-from piecework.explain.situation import if_readable, read_situation
+from piecework.errors import StoreError
+from piecework.explain.situation import (
+    MAX_GROUPS,
+    Surroundings,
+    if_readable,
+    read_situation,
+    read_surroundings,
+)
 from piecework.explain.view import View
 from piecework.resilience.breaker import BreakerPhase
 from piecework.runtime import Runtime
-from piecework.store.breakers import FleetRecord, read_fleet
-from piecework.store.outbox import webhooks_of
+from piecework.store.breakers import FleetRecord
 from piecework.store.workers import read_reports
 from piecework_orchestrator.client import Client
-from piecework_orchestrator.cost.job import bill_for_page, is_recorded
-from piecework_orchestrator.dead_letters.letters import group_by_cause
+from piecework_orchestrator.cost.job import is_recorded
+from piecework_orchestrator.cost.of_day import usd_of_jobs
+from piecework_orchestrator.dead_letters.open_causes import (
+    OpenCauses,
+    read_open_causes,
+)
 from piecework_orchestrator.operate import pipelines
 from piecework_orchestrator.reading.job_documents import (
     Document,
     explanation,
     job_facts,
 )
-from piecework_orchestrator.reading.job_list import progress_of
+from piecework_orchestrator.reading.job_list import batches, progress_of_all
 from piecework_orchestrator.reading.selection import left_out
 from piecework_orchestrator.ui.job_search import JobSearch
-from piecework_orchestrator.ui.pacing import Pacing
+from piecework_orchestrator.ui.pacing import Pacing, requests_of
 
-#: Read units a second of the first page, of each explained job, and of their costs.
-PAGE_UNITS, EXPLAIN_UNITS, COST_UNITS = 0.4, 0.05, 0.2
+#: Read units a second of the first page, of dead letters, of each explained job, and of
+#: their costs.
+PAGE_UNITS, CAUSE_UNITS, EXPLAIN_UNITS, COST_UNITS = 0.4, 0.2, 0.05, 0.2
 #: The newest jobs that are listed, and active ones that are explained.
 MAX_JOBS, MAX_EXPLAINED = 50, 5
 #: The newest jobs, deleted ones included, that are read to find those.
 MAX_READ: Final = 500
-#: Chunks of today's jobs whose cost is read; a sixteenth of a read unit each.
-MAX_COST_CHUNKS: Final = 20_000
+#: Requests of a view. It explains no job that would take more; the next view does.
+MAX_REQUESTS: Final = 30
+#: Requests to explain a job of one group of chunks, with its dead letters and its join.
+EXPLAIN_REQUESTS: Final = 4
 MINUTE_S: Final = 60
 #: Seconds for which an ended job is shown as it was read: it may be retried elsewhere.
 #: And an open one: a search reads the same jobs again at once.
@@ -56,8 +71,10 @@ class Overview:
 
     client: Client
     pacing: Pacing
-    #: Jobs, each with the time until which it is shown as it was read.
-    _known: dict[str, tuple[float, Document]] = field(default_factory=dict)
+    #: Jobs, each with the time until which it is shown as it was read; None: no job.
+    _known: dict[JobRef, tuple[float, Job | None]] = field(default_factory=dict)
+    #: What ended jobs have cost, by job and generation.
+    _priced: dict[tuple[JobRef, int], float] = field(default_factory=dict)
 
     @property
     def rt(self) -> Runtime:
@@ -66,19 +83,25 @@ class Overview:
 
     async def read(self, wanted: JobSearch) -> Document:
         """Return what the page shows, with the jobs that match."""
+        began = requests_of(self.rt.cost)
         parts: Document = await self.pacing.get("overview", self._read, PAGE_UNITS)
         jobs = parts["jobs"]
         shown = jobs, parts["more"]
         if not wanted.matches_all:
             key = ("jobs", wanted)
             shown = await self.pacing.get(key, lambda: self._jobs(wanted), PAGE_UNITS)
-        active = [job for job in jobs if not job["ended"]]
-        explained = [await self._explain(job) for job in active[:MAX_EXPLAINED]]
+        found = await self.causes()
         cost = await self.pacing.get("cost", lambda: self._cost(jobs), COST_UNITS)
+        active = [job for job in jobs if not job["ended"]]
+        left = MAX_REQUESTS - (requests_of(self.rt.cost) - began)
+        explained = await self._explain(active[:MAX_EXPLAINED], parts["around"], left)
         rates = [each["rate"] for each in explained if each["rate"] is not None]
         waits = [each["due_since"] for each in explained if each["due_since"]]
+        unreadable = [*parts["unreadable"], *(CAUSES_PART if found is None else ())]
         return {
             **parts,
+            **causes_shown(found),
+            "unreadable": unreadable,
             "shown": shown[0],
             "more_shown": shown[1],
             "search": wanted,
@@ -94,39 +117,41 @@ class Overview:
         """Return the seconds after which the page is read again."""
         return self.pacing.for_s("overview")
 
+    async def causes(self) -> OpenCauses | None:
+        """Return the causes of open dead letters; None: they cannot be read."""
+        return await self.pacing.get(
+            "causes", lambda: if_readable(read_open_causes, self.rt), CAUSE_UNITS
+        )
+
     async def _read(self) -> Document:
-        """Read the jobs, the causes of open dead letters, and the fleet."""
-        (jobs, more), (causes, left), fleet, reports, hooks = await asyncio.gather(
+        """Read the jobs and the fleet."""
+        (jobs, more), around = await asyncio.gather(
             self._jobs(JobSearch()),
-            read_causes(self.client),
-            if_readable(read_fleet, self.rt.table),
-            if_readable(read_reports, self.rt.table),
-            if_readable(webhooks_of, self.rt.table, self.rt.settings.tenant),
+            read_surroundings(self.rt, self.rt.settings.tenant),
         )
         now = self.rt.clock()
-        workers = [worker_document(row, now) for row in reports or ()]
+        workers = [worker_document(row, now) for row in around.workers or ()]
         states = Counter(worker["state"] for worker in workers)
         alive = [worker for worker in workers if worker["state"] == "ALIVE"]
         failed = [
             {"webhook": hook.name, "error": hook.last_error, "at": hook.failed_at}
-            for hook in hooks or ()
+            for hook in around.webhooks or ()
             if hook.failed_at
         ]
         parts = {
-            "the dead letters of all jobs": causes,
-            "workers": reports,
-            "breakers and limits": fleet,
-            "webhooks": hooks,
+            "workers": around.workers,
+            "breakers and limits": around.fleet,
+            "webhooks": around.webhooks,
         }
         return {
             "jobs": jobs,
             "more": more,
-            "causes": causes,
-            "left_out": left,
-            "letters": sum(cause["count"] for cause in causes or ()),
-            "queue_depth": await self._depth(reports or ()),
-            "dependencies": None if fleet is None else dependencies(fleet),
-            "workers": None if reports is None else states,
+            "around": around,
+            "queue_depth": await self._depth(around.workers or ()),
+            "dependencies": None
+            if around.fleet is None
+            else dependencies(around.fleet),
+            "workers": None if around.workers is None else states,
             "busy": sum(worker["in_progress"] for worker in alive),
             "slots": sum(worker["max_chunks"] for worker in alive),
             "failed_webhooks": failed,
@@ -164,104 +189,136 @@ class Overview:
 
     async def _jobs(self, wanted: JobSearch) -> tuple[list[Document], bool]:
         """Return the jobs that match, the newest first, and whether more may do so."""
-        found: list[Document] = []
-        left, since = MAX_READ, wanted.since_at(self.rt.clock())
+        found: list[Job] = []
+        read, more, now = 0, False, self.rt.clock()
         tenant, pipeline = self.rt.settings.tenant, wanted.pipeline or "*"
-        async for ref in self.rt.jobs.listed(tenant, pipeline, since):
-            if len(found) == MAX_JOBS or not left:
-                return found, True
-            if (job := await self._job(ref)) and wanted.matches(job):
-                found.append(job)
-            left -= 1
-        return found, False
+        listed: Any = self.rt.jobs.listed(tenant, pipeline, wanted.since_at(now))
+        async with aclosing(listed):
+            async for refs in batches(listed):
+                if more := len(found) > MAX_JOBS or read >= MAX_READ:
+                    break
+                read += len(refs)
+                found += [
+                    job
+                    for job in await self._records(refs)
+                    if wanted.matches(job_facts(job, now))
+                ]
+        shown = found[:MAX_JOBS]
+        progress = await progress_of_all(self.rt, shown)
+        documents = [
+            {
+                **job_facts(job, now),
+                **progress[job.ref],
+                "ended": job.status.ended,
+                "effects_in_doubt": job.effects_in_doubt,
+            }
+            for job in shown
+        ]
+        return documents, more or len(found) > MAX_JOBS
 
-    async def _job(self, ref: JobRef) -> Document:
-        """Return a job with its progress; empty: it cannot be read."""
+    async def _records(self, refs: Sequence[JobRef]) -> list[Job]:
+        """Return the jobs that exist and can be read, in order."""
         now = self.rt.clock()
-        until, known = self._known.get(ref.job, (0.0, {}))
-        if now < until:
-            return known
-        try:
-            job = await self.rt.jobs.read(ref)
-        except SchemaTooNewError:
-            return {}
-        if job is None or job.status.gone:
-            self._known[ref.job] = now + ENDED_S, {}
-            return {}
-        facts = job_facts(job, now) | await progress_of(self.rt, job)
-        facts["ended"] = job.status.ended
-        facts["effects_in_doubt"] = job.effects_in_doubt
-        self._known[ref.job] = now + (ENDED_S if job.status.ended else OPEN_S), facts
-        return facts
+        known = self._known
+        left = [ref for ref in refs if now >= known.get(ref, (0.0, None))[0]]
+        found, newer = await self.rt.jobs.read_many(left)
+        for ref in set(left).difference(newer):
+            job = found.get(ref)
+            gone = job is None or job.status.gone
+            rests = job is None or job.status.ended or gone
+            known[ref] = now + (ENDED_S if rests else OPEN_S), None if gone else job
+        jobs = [known.get(ref, (0.0, None))[1] for ref in refs]
+        return [job for job in jobs if job is not None]
 
     def forget(self) -> None:
         """Read the jobs again: an operator changed one."""
         self._known.clear()
         self.pacing.forget("overview")
+        self.pacing.forget("causes")
         self.pacing.forget_kind("jobs")
 
-    async def _explain(self, job: Document) -> Document:
-        """Return the first finding of a job, its throughput, and what is overdue."""
-        ref = JobRef(self.rt.settings.tenant, job["job"])
+    async def _explain(
+        self, jobs: Sequence[Document], around: Surroundings, left: int
+    ) -> list[Document]:
+        """Return the first finding of jobs, their throughput, and what is overdue.
 
-        async def read() -> Document:
-            record = await self.rt.jobs.read(ref)
-            if record is None:
-                return {"job": ref.job, "finding": None, "rate": None, "due_since": 0.0}
-            situation = await read_situation(self.rt, record)
-            view, explained = View(situation), explanation(situation)
-            rate = situation.throughput and situation.throughput.rate * MINUTE_S
-            due = [view.due_since(chunk) for chunk in view.due]
-            return {
-                "job": ref.job,
-                "finding": explained["findings"][0],
-                "rate": rate,
-                "due_since": min(due, default=0.0),
-            }
+        Those that would take more requests than are left are explained by a later view.
+        """
+        found = []
+        for job in jobs:
+            ref = JobRef(self.rt.settings.tenant, job["job"])
+            key, state = ("explained", job["job"]), job["status"]
+            takes = explaining_takes(job["chunks"])
+            is_kept = self.pacing.is_kept(key, state)
+            if not is_kept and takes > left:
+                continue
+            left -= 0 if is_kept else takes
+            found.append(
+                await self.pacing.get(
+                    key,
+                    partial(self._explained, ref, around),
+                    EXPLAIN_UNITS,
+                    state=state,
+                )
+            )
+        return found
 
-        return await self.pacing.get(
-            ("explained", job["job"]), read, EXPLAIN_UNITS, state=job["status"]
-        )
+    async def _explained(self, ref: JobRef, around: Surroundings) -> Document:
+        record = self._known.get(ref, (0.0, None))[1]
+        if record is None:
+            return {"job": ref.job, "finding": None, "rate": None, "due_since": 0.0}
+        situation = await read_situation(self.rt, record, around=around)
+        view, explained = View(situation), explanation(situation)
+        rate = situation.throughput and situation.throughput.rate * MINUTE_S
+        due = [view.due_since(chunk) for chunk in view.due]
+        return {
+            "job": ref.job,
+            "finding": explained["findings"][0],
+            "rate": rate,
+            "due_since": min(due, default=0.0),
+        }
 
     async def _cost(self, jobs: Sequence[Document]) -> Document:
-        """Return what the jobs of the day have cost, and how many are not counted."""
-        today = iso(self.rt.clock())[:10]
+        """Return about what the jobs of the day have cost, their storage left out."""
+        now = self.rt.clock()
+        today = iso(now)[:10]
         of_day = [j for j in jobs if not j["ended"] or j["finished_at"][:10] == today]
-        total, counted, left = 0.0, 0, MAX_COST_CHUNKS
-        for job in of_day:
-            if job["chunks"] <= left:
-                left -= job["chunks"]
-                usd = await self._cost_of(job)
-                total += usd or 0.0
-                counted += usd is not None
-        return {"usd": total, "jobs": counted, "others": len(of_day) - counted}
-
-    async def _cost_of(self, job: Document) -> float | None:
-        """Return the cost of a job, of an ended one once; None: not known."""
-        ref = JobRef(self.rt.settings.tenant, job["job"])
-        final = job["ended"] and is_recorded(job["finished_at"], self.rt.clock())
-
-        async def read() -> float | None:
-            record = await self.rt.jobs.read(ref)
-            if record is None:
-                return None
-            bill = await bill_for_page(self.rt, record)
-            return None if bill is None else float(bill["total_usd"])
-
-        return await self.pacing.get(
-            ("cost", job["job"]),
-            read,
-            COST_UNITS,
-            state=(job["gen"], job["status"], final),
-            final=final,
-        )
+        tenant = self.rt.settings.tenant
+        records = [self._known.get(JobRef(tenant, j["job"])) for j in of_day]
+        known = [found[1] for found in records if found and found[1] is not None]
+        left = [job for job in known if (job.ref, job.gen) not in self._priced]
+        priced = await usd_of_jobs(self.rt, left)
+        if priced is None:
+            return {"usd": 0.0, "jobs": 0, "others": len(of_day)}
+        for job in left:
+            if job.status.ended and is_recorded(job.finished_at, now):
+                self._priced[job.ref, job.gen] = priced[job.ref]
+        usd = [priced.get(j.ref, self._priced.get((j.ref, j.gen), 0.0)) for j in known]
+        return {"usd": sum(usd), "jobs": len(usd), "others": len(of_day) - len(usd)}
 
 
-async def read_causes(client: Client) -> tuple[list[Document] | None, str]:
-    """Return the causes of open dead letters, and which letters cannot be read."""
-    damaged: list[ChunkRef] = []
-    letters = await if_readable(client.dead_letters, unreadable=damaged)
-    return None if letters is None else group_by_cause(letters), left_out(damaged)
+#: How the page names what it cannot read of dead letters.
+CAUSES_PART: Final = ("the dead letters of all jobs",)
+
+
+def causes_shown(found: OpenCauses | None) -> Document:
+    """Return what the pages show of open dead letters; None: they cannot be read."""
+    if found is None:
+        found = OpenCauses([], 0, complete=True, more=0, rows=[], damaged=[])
+        return causes_shown(found) | {"causes": None}
+    return {
+        "causes": found.causes,
+        "letters": found.number,
+        "more_letters": not found.complete,
+        "more_causes": found.more,
+        "left_out": left_out(found.damaged),
+    }
+
+
+def explaining_takes(chunks: int) -> int:
+    """Return how many requests it takes to explain a job, beside its surroundings."""
+    groups = keys.partition_count(chunks)
+    return EXPLAIN_REQUESTS + min(groups, MAX_GROUPS) + (groups > MAX_GROUPS) * 3
 
 
 def pipelines_of(parts: Document) -> set[str]:

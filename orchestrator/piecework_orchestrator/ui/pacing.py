@@ -26,7 +26,8 @@ REST: Final = 4.0
 #: Reads that are kept at most; those of the oldest are dropped first.
 MAX_KEPT: Final = 500
 #: The operations that take read units.
-READS: Final = ("GetItem", "Query", "Scan")
+SENT: Final = "__requests"
+READS: Final = ("GetItem", "BatchGetItem", "Query", "Scan")
 
 
 @dataclass(slots=True)
@@ -104,6 +105,11 @@ class Pacing:
                 self._locks.pop(oldest, None)
             return value
 
+    def is_kept(self, key: Hashable, state: Hashable) -> bool:
+        """Return whether something need not be read now."""
+        kept, now = self._kept.get(key), self.rt.clock()
+        return kept is not None and kept.state == state and now < kept.at + kept.for_s
+
     def forget(self, key: Hashable) -> None:
         """Read something again at the next request."""
         self._kept.pop(key, None)
@@ -118,6 +124,13 @@ class Pacing:
         """Return the seconds for which a read is shown."""
         kept = self._kept.get(key)
         return kept.for_s if kept else self.poll_s
+
+
+def requests_of(meter: CostMeter) -> int:
+    """Return the requests to AWS that a process has sent so far."""
+    counts = [account.counts for account in meter.accounts.values()]
+    sent = (n for count in counts for name, n in count.items() if name.endswith(SENT))
+    return sum(sent) // WHOLE
 
 
 def read_units(meter: CostMeter) -> float:

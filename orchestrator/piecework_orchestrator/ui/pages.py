@@ -18,17 +18,14 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from piecework.domain.job import Job
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.moments import moment
-from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import IN_DOUBT, if_readable
 from piecework.store.completion import all_chunks
 from piecework_orchestrator.client import Client
-from piecework_orchestrator.dead_letters.letters import (
-    dead_letter_document,
-    group_by_cause,
-)
+from piecework_orchestrator.dead_letters.letters import dead_letter_document
+from piecework_orchestrator.dead_letters.open_causes import read_open_causes
 from piecework_orchestrator.reading.call_documents import (
     call_document,
     call_documents,
@@ -53,10 +50,10 @@ from piecework_orchestrator.ui.action import (
     chunk_number,
 )
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to
-from piecework_orchestrator.ui.chart import Chart, make_chart
+from piecework_orchestrator.ui.chart import MAX_BARS, SAMPLED_BARS, Chart, make_chart
 from piecework_orchestrator.ui.grid import make_grid
 from piecework_orchestrator.ui.job_search import JobSearch
-from piecework_orchestrator.ui.overview import Overview, read_causes, read_workers
+from piecework_orchestrator.ui.overview import Overview, causes_shown, read_workers
 from piecework_orchestrator.ui.pacing import Pacing
 from piecework_orchestrator.ui.question_actions import MAX_QUESTIONS, list_questions
 from piecework_orchestrator.ui.reading import ChunkTable, JobReads, read_values
@@ -227,21 +224,21 @@ class Pages:
 
     async def dead_letters(self, _: Request) -> Response:
         """Show the open dead letters by cause."""
-        causes, left = await read_causes(self.client)
-        return self._page("dead_letters.html", causes=causes, left_out=left)
+        found = await self.fleet.causes()
+        return self._page("dead_letters.html", **causes_shown(found))
 
     async def cause(self, request: Request) -> Response:
         """Show the chunks of a cause of dead letters, to choose among them."""
-        mark, damaged = request.path_params["fingerprint"], list[ChunkRef]()
-        letters = await self.client.dead_letters(fingerprint=mark, unreadable=damaged)
-        if not letters:
+        mark = request.path_params["fingerprint"]
+        found = await read_open_causes(self.client.runtime, mark, MAX_OF_CAUSE)
+        if not found.causes:
             raise HTTPException(404, "No open dead letter has this cause any more.")
-        cause, *_ = group_by_cause(letters)
         return self._page(
             "cause.html",
-            cause=cause,
-            rows=[letter.facts for letter in letters[:MAX_OF_CAUSE]],
-            left_out=left_out(damaged),
+            cause=found.causes[0],
+            rows=[letter.facts for letter in found.rows],
+            more=not found.complete,
+            left_out=left_out(found.damaged),
         )
 
     async def questions(self, request: Request) -> Response:
@@ -330,14 +327,13 @@ class Pages:
         # One after the other: the meter tells what each read takes.
         parts = await self._parts(record, facts)
         events = await job_events(rt, record, parts["table"].claims)
-        damaged: list[ChunkRef] = []
-        job = self.client.job(record.ref.job)
-        letters = await job.dead_letters(unreadable=damaged)
+        letters = await self.jobs.letters(record)
         return {
             **parts,
             "events": events,
-            "letters": len(letters),
-            "left_out": left_out(damaged),
+            "letters": letters.open - len(letters.damaged),
+            "more_letters": not letters.complete,
+            "left_out": left_out(letters.damaged),
             "is_open": not record.status.ended,
             "offered": offered_to(parts["job"]["status"]),
             "refresh_s": self.jobs.refresh_s(record),
@@ -410,11 +406,10 @@ class Pages:
 
 
 def chart_of(job: Job, table: ChunkTable) -> Chart | None:
-    """Return the chart of a job since its submit; None: it cannot be drawn."""
-    if table.history is None:
-        return None
+    """Return the chart of a job since its submit; None: nothing has happened yet."""
     ended = moment(job.finished_at) if job.status.ended else table.read_at
-    return make_chart(table.history, moment(job.created_at), ended)
+    bars = SAMPLED_BARS if table.sampled else MAX_BARS
+    return make_chart(table.history, moment(job.created_at), ended, bars)
 
 
 def doubtful_of(chunk: Document) -> list[Document]:

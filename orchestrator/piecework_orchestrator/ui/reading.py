@@ -31,7 +31,7 @@ from piecework.explain.situation import (
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.dead_letters import MOST_LETTERS, DeadLetters
+from piecework.store.dead_letters import MOST_LETTERS, LetterCounts
 from piecework.store.paid import Paid, usage_of
 from piecework_orchestrator.cost.job import bill_for_page, is_recorded
 from piecework_orchestrator.dead_letters.letters import read_payload
@@ -44,12 +44,18 @@ from piecework_orchestrator.reading.job_documents import (
     MAX_READ_CHUNKS,
     Document,
     budget_facts,
+    dead_letters_of,
     explanation,
     read_certificate_head,
     require_job,
 )
 from piecework_orchestrator.reading.job_list import progress_of
-from piecework_orchestrator.reading.large_jobs import count_large
+from piecework_orchestrator.reading.large_jobs import (
+    LargeCounts,
+    count_large,
+    sample_large,
+)
+from piecework_orchestrator.reading.samples import ChunkSample
 from piecework_orchestrator.results.results import read_group, result_json
 from piecework_orchestrator.ui.attention import Lists
 from piecework_orchestrator.ui.chart import JobHistory
@@ -73,12 +79,14 @@ class ChunkTable:
             cannot be read.
         explained: Why the job has not ended, and when it probably ends.
         rate: Chunks that end in a minute; None: not known.
-        used: What its calls used, those of running chunks until the last renewal of
-            their leases. Of a large job None; after its end, only their number.
-        bill: What it has cost so far; None: not known.
-        history: When its chunks ended and failed; None: of a large job, not read.
+        calls: Its paid calls, those of running chunks until the last renewal of their
+            leases.
+        used: What they used.
+        bill: What it has cost so far; None: not known, or of a large job.
+        history: When its chunks ended and failed.
         claims: The takeovers and the waits of its chunks.
         read_at: Epoch seconds.
+        sampled: By how many chunks `used` and `history` are estimated; 0: by all.
     """
 
     statuses: Sequence[str]
@@ -88,11 +96,13 @@ class ChunkTable:
     at_work: Counter[str] | None
     explained: Document
     rate: float | None
-    used: CallUsage | None
+    calls: int
+    used: CallUsage
     bill: Document | None
-    history: JobHistory | None
+    history: JobHistory
     claims: ClaimEvents
     read_at: float
+    sampled: int = 0
 
     @property
     def ended(self) -> int:
@@ -129,11 +139,11 @@ class JobReads:
 
     async def table(self, job: Job) -> ChunkTable:
         """Return the chunks of a job; read them if they may have changed."""
-        ended = job.status.ended
+        ended, letters = job.status.ended, await self.letters(job)
         final = ended and is_recorded(job.finished_at, self.rt.clock())
         return await self.pacing.get(
             ("chunks", job.ref.job),
-            lambda: read_table(self.rt, job),
+            lambda: read_table(self.rt, job, letters),
             CHUNK_UNITS,
             state=(job.gen, str(job.status), final),
             final=final,
@@ -153,8 +163,18 @@ class JobReads:
         key, state = ("effects", job.ref.job), (job.gen, tuple(refs))
         return await self.pacing.get(key, read, CHUNK_UNITS, state=state)
 
+    async def letters(self, job: Job) -> LetterCounts:
+        """Return the dead letters of a job, or of its first ones."""
+        return await self.pacing.get(
+            ("letters", job.ref.job),
+            lambda: dead_letters_of(self.rt).count(job.ref, MOST_LETTERS),
+            CHUNK_UNITS,
+            state=(job.gen, str(job.status)),
+        )
+
     def forget(self, job: str) -> None:
         """Read a job again at the next request: an operator changed it."""
+        self.pacing.forget(("letters", job))
         self.pacing.forget(("record", job))
         self.pacing.forget(("effects", job))
 
@@ -163,18 +183,17 @@ class JobReads:
         return self.pacing.for_s(("chunks", job.ref.job))
 
 
-async def read_table(rt: Runtime, job: Job) -> ChunkTable:
+async def read_table(rt: Runtime, job: Job, letters: LetterCounts) -> ChunkTable:
     """Read the chunks of a job, what they wait for, and what they have cost."""
     if job.chunks > MAX_READ_CHUNKS:
-        return await read_large_table(rt, job)
+        return await read_large_table(rt, job, letters)
     statuses: list[str] = []
     codes: Counter[str] = Counter()
     versions: Counter[str] = Counter()
     open_, paid = OpenChunks(ChunkTimes(job.gen)), Paid(job.join_usage)
     read_at, claims, history = rt.clock(), ClaimEvents(), JobHistory()
-    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    closed = (await letters.count(job.ref, MOST_LETTERS)).discarded
-    lists = Lists(read_at, closed, await letters.stopped_keys(job))
+    stopped = await dead_letters_of(rt).stopped_keys(job)
+    lists = Lists(read_at, letters.discarded, stopped)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         open_.add(chunk)
         claims.add(chunk)
@@ -205,6 +224,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
         versions_at_work(situation),
         explained,
         rate,
+        paid.usage.total("paid")["calls"],
         paid.usage,
         bill,
         history,
@@ -213,13 +233,16 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     )
 
 
-async def read_large_table(rt: Runtime, job: Job) -> ChunkTable:
-    """Count the chunks of a large job by its tallies; its cost is not added up.
+async def read_large_table(rt: Runtime, job: Job, known: LetterCounts) -> ChunkTable:
+    """Count the chunks of a large job by its tallies; a sample stands for its calls.
 
     A chunk in a group that was not read has the status that most of its group have.
     """
     read_at, claims = rt.clock(), ClaimEvents()
-    counted = await count_large(rt, job)
+    counted = await count_large(rt, job, known)
+    sample = await sample_large(rt, job, counted)
+    used = sample.calls.usage
+    calls = await paid_by_ended(rt, job) or used.total("paid")["calls"]
     places, letters = counted.places, counted.letters
     statuses = [str(ChunkStatus.PENDING)] * job.chunks
     for group in places.full:
@@ -250,19 +273,38 @@ async def read_large_table(rt: Runtime, job: Job) -> ChunkTable:
         versions_at_work(situation),
         explanation(situation),
         None if found is None else found.rate * MINUTE_S,
-        await used_by_ended(rt, job),
+        calls,
+        used,
         None,
-        None,
+        history_of_large(counted, sample, read_at),
         claims,
         read_at,
+        0 if sample.exact else sample.number,
     )
 
 
-async def used_by_ended(rt: Runtime, job: Job) -> CallUsage | None:
-    """Return the calls of a large job by its certificate; None: it has not ended."""
-    head = await read_certificate_head(rt, job)
-    calls = (head or {}).get("calls")
-    return CallUsage({"paid": {"": [calls["paid"], 0, 0, 0]}}) if calls else None
+async def paid_by_ended(rt: Runtime, job: Job) -> int:
+    """Return the paid calls of a large job by its certificate; 0: it has not ended."""
+    head = await read_certificate_head(rt, job) or {}
+    return int((head.get("calls") or {}).get("paid", 0))
+
+
+def history_of_large(
+    counted: LargeCounts, sample: ChunkSample, now: float
+) -> JobHistory:
+    """Return the history of a large job: its dead chunks exactly, the rest by a sample.
+
+    Of more dead letters than are read, the first ones stand for all.
+    """
+    history = JobHistory(counts_dead=False)
+    for chunk in sample.whole:
+        history.add(chunk, now)
+    for chunk in sample.drawn:
+        history.add(chunk, now, sample.weight)
+    died = counted.letters.died_at
+    weight = max(1.0, counted.by_status[ChunkStatus.DEAD] / max(1, len(died)))
+    history.add_deaths(died, weight)
+    return history
 
 
 def versions_at_work(situation: Situation) -> Counter[str] | None:

@@ -20,6 +20,7 @@ JSON_OPERATIONS = {
     "put_item": "PutItem",
     "delete_item": "DeleteItem",
     "get_item": "GetItem",
+    "batch_get_item": "BatchGetItem",
     "query": "Query",
     "transact_write_items": "TransactWriteItems",
     "batch_execute_statement": "BatchExecuteStatement",

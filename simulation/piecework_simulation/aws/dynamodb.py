@@ -70,6 +70,7 @@ KNOWN: Mapping[str, frozenset[str]] = {
     "transact_write_items": frozenset({"TransactItems", "ClientRequestToken"}),
     "batch_execute_statement": frozenset({"Statements"}),
     "batch_write_item": frozenset({"RequestItems"}),
+    "batch_get_item": frozenset({"RequestItems"}),
 }
 KINDS = {"update_item": "Update", "put_item": "Put", "delete_item": "Delete"}
 ACTION = EXPRESSED | {"TableName", "Key"}
@@ -91,6 +92,8 @@ CODES_OF_STATEMENTS = {
 #: The bytes of items in a read unit, and the items of a batch of deletions.
 READ_BYTES = 4096
 REMOVALS = 25
+#: The items of a batch of reads, and the bytes of its answer.
+GETS, ANSWER_BYTES = 100, 16 * 1024**2
 
 
 class Change(NamedTuple):
@@ -194,6 +197,8 @@ class DynamoDB:
             return self._batch(request)
         if operation == "batch_write_item":
             return self._remove(request)
+        if operation == "batch_get_item":
+            return self._get_many(request)
         reply = self._read(operation, request)
         if self.throughput is not None:
             items = reply.get("Items") or [reply.get("Item", {})]
@@ -310,6 +315,44 @@ class DynamoDB:
             return False
         return True
 
+    def _get_many(self, request: Request) -> Reply:
+        """Answer BatchGetItem: each item is a read of its own.
+
+        What finds no capacity, or no room in the answer, is not processed.
+        """
+        operation, found, left = "batch_get_item", dict[str, Any](), dict[str, Any]()
+        check_gets(request["RequestItems"])
+        size = 0
+        for table, asked in request["RequestItems"].items():
+            self._table(operation, {"TableName": table})
+            found[table], rest = [], []
+            for key in asked["Keys"]:
+                one = {**asked, "TableName": table, "Key": key}
+                del one["Keys"]
+                item = self._got(one) if size <= ANSWER_BYTES else None
+                if item is None:
+                    rest.append(key)
+                elif item:
+                    size += item_size(item)
+                    found[table].append(item)
+            if rest:
+                left[table] = {**asked, "Keys": rest}
+        return {"Responses": found, "UnprocessedKeys": left}
+
+    def _got(self, request: Request) -> WireItem | None:
+        """Return an item of a batch; empty: there is none; None: it was not read."""
+        if self.chaos.fires("dynamodb.partial"):
+            return None
+        item: WireItem = self._read("get_item", request).get("Item", {})
+        if self.throughput is not None:
+            units = max(1, -(-item_size(item) // READ_BYTES))
+            place = request["TableName"], _partition_read(request)
+            try:
+                self.throughput.take_read("batch_get_item", *place, units)
+            except ClientError:
+                return None
+        return item
+
     def _transact(self, request: Request) -> Reply:
         """Answer TransactWriteItems."""
         actions, token = request["TransactItems"], request.get("ClientRequestToken")
@@ -385,6 +428,22 @@ def check_removals(requests: Mapping[str, Sequence[Request]]) -> None:
         raise NotImplementedError("a put in DynamoDB's batch_write_item")
     places = {(table, repr(each["DeleteRequest"]["Key"])) for table, each in every}
     if len(places) < len(every):
+        raise InvalidError("Provided list of item keys contains duplicates")
+
+
+def check_gets(requests: Mapping[str, Request]) -> None:
+    """Refuse what AWS refuses of a batch of reads, and what is not modelled.
+
+    Raises:
+        InvalidError: It has no key, more than a hundred, or two of one item.
+        NotImplementedError: It has another parameter.
+    """
+    for asked in requests.values():
+        _only(frozenset({"Keys", "ConsistentRead"}), asked)
+    places = [(t, repr(key)) for t, asked in requests.items() for key in asked["Keys"]]
+    if not 0 < len(places) <= GETS:
+        raise InvalidError("Too many items requested for the BatchGetItem call")
+    if len(set(places)) < len(places):
         raise InvalidError("Provided list of item keys contains duplicates")
 
 

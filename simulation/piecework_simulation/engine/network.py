@@ -178,7 +178,7 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
 
 #: Maximum seconds that a request, or its reply, is normally in transit.
 HOP_S = 0.02
-READS = {"get_item", "query", "scan"}
+READS = {"get_item", "batch_get_item", "query", "scan"}
 
 
 @dataclass(slots=True)
@@ -204,7 +204,8 @@ class Exchange:
     def execute(self) -> None:
         """Execute the request; a long poll without a message stays open."""
         world = self.client.world
-        if self.operation in READS and not self.request.get("ConsistentRead"):
+        asked = self.request.get("RequestItems", {"": self.request}).values()
+        if self.operation in READS and not all(e.get("ConsistentRead") for e in asked):
             message = f"{self.operation} may be stale; use ConsistentRead."
             raise AssertionError(message)
         world.sender, world.sent_at = self.client.process, self.sent_at

@@ -340,17 +340,17 @@ def chunk_counts_text(job: Document) -> str:
 def calls_text(job: Document) -> str:
     """Return how many calls were paid or came from the cache, and what they used."""
     calls = job["calls"]
-    if calls is None:
-        return ""  # of a large job: its end adds them up
+    sampled = calls.get("sampled_chunks")
+    about = f"about, by {sampled:,} of {job['chunks']:,} chunks: " if sampled else ""
     cached = f", and {calls['cached']} from the cache" if calls["cached"] else ""
     lost = calls["lost_claims"]
     more = f"; those of lost claims ({lost}): piecework jobs cost {job['job']}"
     again, running = calls["paid_again"], calls["running"]
     repeated = f", {again} of them again, because the code has changed" if again else ""
-    repeated += f", {running} of them in chunks that run" if running else ""
+    repeated += f", {running:,} of them in chunks that run" if running else ""
     tokens = (calls["tokens_in"] or 0) + (calls["tokens_out"] or 0)
     used = "".join(f"; {word}" for word in format_used(0, tokens, calls["usd"] or 0.0))
-    return f"{calls['paid']}{repeated}{cached}{used}{more if lost else ''}"
+    return f"{about}{calls['paid']:,}{repeated}{cached}{used}{more if lost else ''}"
 
 
 def doubt_text(job: Document) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import signature
@@ -50,6 +50,11 @@ class Rows:
     async def get(self, pk: str, sk: str) -> dict[str, Any] | None:
         row = self.rows.get((pk, sk))
         return None if row is None else require_known(row)
+
+    async def get_many(
+        self, places: Iterable[tuple[str, str]]
+    ) -> dict[tuple[str, str], dict[str, Any]]:
+        return {place: self.rows[place] for place in places if place in self.rows}
 
     async def query(
         self,

@@ -14,13 +14,16 @@ from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
 from piecework.store.completion import FULL_BLOCKS, FULL_GROUPS
-from piecework_orchestrator.reading import job_documents, large_jobs
+from piecework.store.table import GETS_AT_ONCE
+from piecework_orchestrator.reading import job_documents, large_jobs, samples
 from piecework_orchestrator.reading.job_documents import job_document
 from piecework_orchestrator.reading.large_jobs import (
     ENDED,
     MOST_GROUPS,
     count_ended,
     count_large,
+    find_places,
+    sample_large,
 )
 from tests.unit.orchestrator.cli.deployment import Deployment
 
@@ -51,8 +54,12 @@ class World:
             for n in range(chunks)
         }
         for number, status in self.statuses.items():
-            ended = {} if ChunkStatus(status).ended else {"ended_at": ""}
-            self.here.chunk("large", number, status, **ended)
+            facts: dict[str, Any] = {"ended_at": ""}
+            if ChunkStatus(status).ended:
+                facts = {"calls": 3, "call_usage": {"paid": {"m": [3, 30, 6, 900]}}}
+            elif status == "RUNNING":
+                facts["claim_usage"] = {"paid": {"m": [2, 20, 4, 600]}}
+            self.here.chunk("large", number, status, **facts)
         for number in dead:
             self.here.letter("large", number)
         groups = range(keys.partition_count(chunks))
@@ -129,7 +136,8 @@ async def test_counts_are_those_of_all_chunks(chunks: int, seed: int) -> None:
     assert world.counts == counted.by_status
     assert len(counted.letters.dead) == world.counts["DEAD"]
     done = world.counts["SUCCEEDED"] + world.counts["DEAD"]
-    assert done == await count_ended(world.rt, await world.job())
+    places = await find_places(world.rt, await world.job())
+    assert done == await count_ended(world.rt, await world.job(), places)
 
 
 async def test_many_begun_groups_are_sampled_and_the_counts_are_estimates() -> None:
@@ -177,6 +185,36 @@ async def test_during_a_cancel_a_tally_does_not_say_how_its_chunks_ended() -> No
     assert {ENDED: 36, "SUCCEEDED": 3, "RUNNING": 1} == counted.by_status
 
 
+@pytest.mark.parametrize("most", [5, 1_000])
+async def test_a_sample_stands_for_the_calls_of_all(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MOST_SAMPLED", most)
+    world = World(80, 60, {2: "RUNNING", 59: "RUNNING"}, {7})
+    job = await world.job()
+
+    sample = await sample_large(world.rt, job, await count_large(world.rt, job))
+
+    facts = sample.calls.facts
+    assert (58 * 3 + 2 * 2, 2 * 2) == (facts["paid"], facts["running"])
+    assert (58 * 30 + 2 * 20, 58 * 6 + 2 * 4) == (
+        facts["tokens_in"],
+        facts["tokens_out"],
+    )
+    assert (most == 1_000, 60 if most == 1_000 else 13) == (sample.exact, sample.number)
+    assert sample == await sample_large(world.rt, job, await count_large(world.rt, job))
+
+
+async def test_each_part_of_a_job_has_a_chunk_in_the_sample() -> None:
+    world = World(95, 95, {}, set())
+    job = await world.job()
+    drawn = [ref.chunk for ref in samples.draw(job, range(24), 19)]
+    assert [number // 5 for number in drawn] == [*range(19)]
+    every = [ref.chunk for ref in samples.draw(job, range(24), 400)]
+    assert every == [*range(95)]
+    assert [] == samples.draw(job, [], 400)
+
+
 @pytest.mark.parametrize("chunks", [200, 1_200])
 async def test_the_document_of_a_job_costs_as_many_requests_at_any_size(
     chunks: int, monkeypatch: pytest.MonkeyPatch
@@ -186,11 +224,15 @@ async def test_the_document_of_a_job_costs_as_many_requests_at_any_size(
     rt, job = world.rt, await world.job()
     requests = Counter[str]()
     for table in (rt.table, rt.dead_letters):
-        for name in ("get", "query", "first"):
+        for name in ("get", "get_many", "query", "first"):
             read = getattr(table, name)
 
             def counting(*words: Any, read: Any = read, **named: Any) -> Any:
-                requests["all"] += 1
+                if read.__name__ == "get_many":
+                    words = ([*words[0]],)
+                    requests["all"] += -(-len(words[0]) // GETS_AT_ONCE)
+                else:
+                    requests["all"] += 1
                 return read(*words, **named)
 
             monkeypatch.setattr(table, name, counting)
@@ -202,5 +244,5 @@ async def test_the_document_of_a_job_costs_as_many_requests_at_any_size(
         document["counts"]["RUNNING"],
         document["dead_letters"],
     )
-    assert None is document["calls"]
+    assert abs(document["calls"]["paid"] - (drawn - 2) * 3 - 4) <= 9
     assert requests["all"] <= 30

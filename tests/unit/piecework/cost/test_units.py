@@ -99,6 +99,15 @@ QUERY = {"ConsistentRead": True}
         ("GetItem", {"ConsistentRead": True}, {"Item": text(9 * KB)}, 3),
         ("GetItem", {"ConsistentRead": False}, {"Item": text(9 * KB)}, 2),
         ("GetItem", {"ConsistentRead": True}, {}, 1),
+        (
+            "BatchGetItem",
+            {"RequestItems": {"t": {"Keys": [1, 2, 3, 4], "ConsistentRead": True}}},
+            {
+                "Responses": {"t": [text(9 * KB), text(KB)]},
+                "UnprocessedKeys": {"t": {"Keys": [4]}},
+            },
+            3 + 1 + 1,
+        ),
         ("Query", QUERY, {"Items": [text(KB)] * 5}, 2),  # the sum is rounded
         ("Query", QUERY, {"Items": []}, 1),
         ("Query", {**QUERY, "Select": "COUNT"}, {"ScannedCount": 256}, 25),

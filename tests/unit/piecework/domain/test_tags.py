@@ -20,7 +20,8 @@ from piecework.errors import UsageError
 def test_words_become_tags_in_order() -> None:
     found = parse_tags(["team=legal", " run = a=b ", "team=legal"])
     assert list(found.items()) == [("run", "a=b"), ("team", "legal")]
-    assert has_tags(found, {"team": "legal"}) and has_tags(found, {})
+    assert has_tags(found, {"team": "legal"})
+    assert has_tags(found, {})
     assert not has_tags(found, {"team": "sales"})
 
 

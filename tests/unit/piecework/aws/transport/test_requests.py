@@ -61,6 +61,9 @@ def params(rng: Random, name: str) -> dict[str, Any]:
         "update_item": lambda: write(rng, "Key") | {"UpdateExpression": text(rng)},
         "put_item": lambda: write(rng, "Item"),
         "get_item": lambda: {**table, "Key": item(rng), "ConsistentRead": True},
+        "batch_get_item": lambda: {
+            "RequestItems": {"t": {"Keys": [item(rng)], "ConsistentRead": True}}
+        },
         "query": lambda: {**table, "Limit": 7, "ExclusiveStartKey": item(rng)},
         "transact_write_items": lambda: {
             "TransactItems": [{"Update": write(rng, "Key")} for _ in range(3)],

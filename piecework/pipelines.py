@@ -337,8 +337,8 @@ def missing_contacts(pipeline: Pipeline) -> list[str]:
     """Return one sentence for each contact that its dead letters lack of their own."""
     found = {"owner": pipeline.owner, "runbook": pipeline.runbook}
     return [
-        f"pipeline {pipeline.name!r} has no `{name}=`: its dead letters name the "
-        f"{name} of the deployment."
+        f"pipeline {pipeline.name!r} has no `{name}=`: its dead letters will name "
+        f"that of the deployment, PIECEWORK_{name.upper()}."
         for name, value in found.items()
         if not value
     ]

@@ -73,6 +73,10 @@ class Settings:
     max_attempts: int = setting(3, ge=1, le=100)
     #: Releases of a chunk by stopping workers that spend no attempt.
     max_releases: int = setting(10, ge=0)
+    #: How often a chunk that this code must not run waits for a worker with other code,
+    #: in about half an hour. Then it is dead-lettered. A run of one process has no such
+    #: worker, and does not wait.
+    max_code_waits: int = setting(10, ge=0)
     #: Takeovers of a chunk that spend no attempt. Before each one, the chunk's worker
     #: died, froze or was cut off, perhaps by the fault of another chunk.
     max_takeovers: int = setting(10, ge=0)

@@ -1417,8 +1417,8 @@ ROWS: Final = (
     Code(
         "redrive.field.unknown",
         PERMANENT,
-        "A new payload has a field that neither the stored one nor the type of "
-        "`--pipeline` has. It would vanish.",
+        "A new payload, or value of a stage, has a field that neither the stored one "
+        "nor the type of `--pipeline` has. It would vanish.",
         "Correct its name, or check it with `--pipeline MODULE:NAME`.",
     ),
     Code(

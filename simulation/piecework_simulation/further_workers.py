@@ -85,6 +85,7 @@ def environment_of(aws: InProcessAws, folder: Path) -> dict[str, str]:
         **dict.fromkeys(ENDPOINT_VARIABLES, ""),
         "PIECEWORK_STATE_DIR": str(folder),
         "PIECEWORK_JOURNAL_FLUSH_S": str(settings.journal_flush_s),
+        "PIECEWORK_MAX_CODE_WAITS": str(settings.max_code_waits),
         "PIECEWORK_APP": settings.app,
         "PIECEWORK_ENV": settings.env,
         "PIECEWORK_TENANT": settings.tenant,

@@ -159,7 +159,7 @@ class Run(Generic[R]):
         """Run a worker and the models of AWS until the job has ended."""
         if not structlog.is_configured():
             telemetry.configure("critical")  # the failed chunks tell the errors
-        overrides: dict[str, Any] = {}
+        overrides: dict[str, Any] = {"max_code_waits": 0}  # no worker has other code
         if self.max_chunks is not None:
             overrides["max_chunks"] = self.max_chunks
         if self.state is not None:

@@ -166,7 +166,8 @@ def run(  # noqa: PLR0913, PLR0917 -- options of a command
     async def main(out: Output) -> int:
         if LOG_LEVEL not in os.environ:  # the end of the run tells the errors
             telemetry.configure("critical", stream=out.stderr)
-        overrides = {} if max_chunks is None else {"max_chunks": max_chunks}
+        overrides: dict[str, Any] = {"max_code_waits": 0}  # all workers have this code
+        overrides |= {} if max_chunks is None else {"max_chunks": max_chunks}
         settings = load_settings(**overrides)
         found = load_pipeline(pipeline)
         path = where_to_remember(

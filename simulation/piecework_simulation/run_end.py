@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
+from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.pause import PauseCode
 from piecework.domain.states import ChunkStatus, JobStatus
+from piecework.explain.changed import accept_command
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks
 from piecework_orchestrator.client import JobHandle
@@ -43,6 +45,8 @@ async def show_end(
     for letters in sorted(groups.values(), key=len, reverse=True):
         for line in lines_of(letters):
             out.say(line)
+    if any(code == CHANGED_CODE for code, _ in groups):
+        out.say(f"next: {accept_command(job.ref.job)}; or run the code before")
 
 
 def end_text(job: Job, counts: Counter[ChunkStatus], *, is_spent: bool) -> str:

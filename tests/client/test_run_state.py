@@ -69,6 +69,8 @@ async def squares(row: Row) -> int:
     if row.n == 7 and "FIXED" not in os.environ and "SEVEN" in os.environ:
         raise PermanentError("no sevens", code="square.number.seven")
     await send(row.n)
+    if row.n == 7 and "HANGS" in os.environ:
+        await asyncio.sleep(600)
     return value
 
 
@@ -368,6 +370,12 @@ def test_other_rows_other_formats_and_other_files_are_refused_with_a_code(
     later.close()
     done = run(*line, "new.state")
     assert (done.exit_code, "run.state.version" in done.stderr) == (2, True)
+    for folder in ("/", "."):
+        named = command(project, "run", *line, folder)
+        assert (named.returncode, "cli.usage.invalid" in named.stderr) == (2, True)
+        with pytest.raises(UsageError) as refused, opened(Path(folder)):
+            pass
+        assert refused.value.code == "run.state.unwritable"
     absent = command(project, "jobs", "list", "--state", "absent.state")
     assert (absent.returncode, "run.state.absent" in absent.stderr) == (3, True)
 
@@ -464,6 +472,30 @@ def test_changed_code_is_named(
     out, err = process.communicate(timeout=90)
     assert (process.returncode, len(values(out))) == (0, ROWS)
     assert re.search(r"the code has changed: files:\w+ -> the-next-one", err)
+
+
+def test_newer_code_that_must_not_go_on_ends_its_row_at_once(
+    project: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del rows
+    monkeypatch.setenv("HANGS", "1")
+    process = start(project)
+    while not any(line[:2] == ["effect", "7"] for line in book(project)):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    monkeypatch.delenv("HANGS")
+    app = project / "app.py"
+    changed = app.read_text("utf-8").replace("await send(row.n)", "await send(-row.n)")
+    app.write_text(changed, encoding="utf-8")
+    process = start(project)
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 5, err
+    assert "runtime.code.changed" in err
+    assert re.search(r"next: piecework jobs accept-changes --state \S+ \S+ --dry", err)
+    assert 7 not in {c for c, value in values(out).items() if value is not None}
+    assert ["-7"] not in [line[1:2] for line in book(project)]
 
 
 # ── the file ─────────────────────────────────────────────────────────────────

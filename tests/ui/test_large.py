@@ -22,8 +22,8 @@ from piecework.domain.refs import JobRef
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.serialization import to_item
-from piecework_simulation.in_process import InProcessAws
 from piecework_orchestrator.dead_letters.open_causes import MOST_MARKS
+from piecework_simulation.in_process import InProcessAws
 from tests.ui.conftest import TOKEN, serve
 
 CHUNKS = 100_000
@@ -81,9 +81,7 @@ async def client() -> AsyncIterator[Client]:
         place = settings.dead_letters_table, keys.open_letters_pk(TENANT), sk
         aws.dynamodb.restore(*place, mark)
     key = keys.certificate_key(TENANT, ENDED, 1, SHA256)
-    aws.s3.call(
-        "put_object", {"Bucket": aws.bucket, "Key": key, "Body": stored()}
-    )
+    aws.s3.call("put_object", {"Bucket": aws.bucket, "Key": key, "Body": stored()})
     async with Client(runtime=aws.runtime(), actor="ann@desk") as found:
         yield found
 

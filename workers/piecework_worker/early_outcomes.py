@@ -12,7 +12,6 @@ from dataclasses import replace
 from piecework.domain.moments import moment
 from piecework.domain.outcome import (
     CHANGED_CODE,
-    MAX_BUDGET_DEFERRALS,
     NO_STAGE_CODE,
     OTHER_WORKERS,
     STORE,
@@ -64,7 +63,7 @@ def outcome_of_load_failure(
     if not isinstance(error, SchemaTooNewError):
         times = chunk_run.claim.chunk.stage_deferrals
         waits = failure.code in {NO_STAGE_CODE, CHANGED_CODE}
-        if not waits or times >= MAX_BUDGET_DEFERRALS:
+        if not waits or times >= settings.max_code_waits:
             return outcome_of_unreadable(chunk_run, failure)
     return deferred_to_newer(failure, times, settings)
 
@@ -76,7 +75,7 @@ def outcome_of_changed_code(chunk_run: ChunkRun, settings: Settings) -> Outcome:
             times = chunk_run.claim.chunk.stage_deferrals
             attempt = {"attempt": chunk_run.ctx.attempt}
             failure = failure.model_copy(update=attempt)
-            if times >= MAX_BUDGET_DEFERRALS:
+            if times >= settings.max_code_waits:
                 return outcome_of_unreadable(chunk_run, failure)
             untried = is_pivot_untried(chunk_run)
             waiting = deferred_to_newer(failure, times, settings)

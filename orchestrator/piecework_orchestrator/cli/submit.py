@@ -161,7 +161,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         draw_sample(0, sample, Random())
         require_prices(found, parse_cap(budget_usd, budget_tokens))
         if dry_run:
-            await show_estimate(out, found, source, Refusals(invalid))
+            await show_estimate(out, found, source, Refusals(invalid), sample)
             return None
         request = SubmitRequest(
             *(
@@ -204,7 +204,11 @@ def id_of(job_id: str | None, event: str) -> str | None:
 
 
 async def show_estimate(
-    out: Output, pipeline: Pipeline, source: str, refusals: Refusals
+    out: Output,
+    pipeline: Pipeline,
+    source: str,
+    refusals: Refusals,
+    sample: int | None,
 ) -> None:
     """Write the chunks, calls and limits that a submit would have."""
     if source.startswith(SCHEME):
@@ -213,6 +217,9 @@ async def show_estimate(
     else:
         document = await estimate(pipeline, source, None, refusals)
     say_refused(out, refusals.action, refusals.lines())
+    if sample is not None:
+        first = len(draw_sample(document["chunks"], sample, Random()))
+        document["sample_chunks"] = first or None
 
     def draw(console: Any) -> None:
         calls = document["calls"]
@@ -225,6 +232,7 @@ async def show_estimate(
                     ("pipeline", document["pipeline"]),
                     ("source", source),
                     ("chunks", document["chunks"]),
+                    ("sample", sample_text(document, sample)),
                     ("left out", left_out_text(document)),
                     ("calls", "unknown" if calls is None else f"about {calls}"),
                     ("payload", f"{document['payload_bytes']:,} bytes"),
@@ -240,6 +248,15 @@ async def show_estimate(
     out.document(document, draw)
     if out.table:
         out.say("no job was created; next: repeat the command without --dry-run")
+
+
+def sample_text(document: dict[str, Any], sample: int | None) -> str:
+    """Return how many chunks would run first; empty: no sample is asked for."""
+    first = document.get("sample_chunks")
+    if first is None:
+        return "" if sample is None else "none: all chunks would run at once"
+    rest = document["chunks"] - first
+    return f"{first} random ones run first, then a forecast; {rest} wait for your word"
 
 
 def stage_limit(stage: dict[str, Any]) -> str:

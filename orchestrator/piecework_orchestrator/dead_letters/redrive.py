@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,9 @@ from piecework.store.order import allows_next, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.dead_letters.letters import read_payload
 from piecework_orchestrator.dead_letters.merge_patch import (
-    Path,
     apply_patch,
     is_same_json,
     make_patch,
-    unread_fields,
-    unstored,
 )
 from piecework_orchestrator.operate.retry import (
     INCOMPLETE,
@@ -58,6 +55,11 @@ from piecework_orchestrator.operate.run_again import (
     RunAgain,
     require_stage,
     restart_of,
+)
+from piecework_orchestrator.operate.unknown_fields import (
+    unknown_fields,
+    unread_fields,
+    unstored,
 )
 from piecework_orchestrator.reading.job_documents import dead_letters_of
 
@@ -130,7 +132,8 @@ class Edit:
         unknown = {} if old is None else dict(unstored(given, old))
         if self.pipeline is None:
             if unknown:
-                raise unknown_fields("the stored payload has no such field", unknown)
+                why = "the stored payload has no such field"
+                raise unknown_fields("payload", why, unknown)
             return found
         model = self.pipeline.payload
         try:
@@ -159,7 +162,7 @@ class Edit:
         }
         if vanishing:
             why = f"neither the stored payload nor {model.__name__} has such a field"
-            raise unknown_fields(why, vanishing)
+            raise unknown_fields("payload", why, vanishing)
         return json.loads(text)
 
 
@@ -260,26 +263,6 @@ async def store_payload(
 def invalid_payload(message: str) -> UsageError:
     """Return the error that refuses a new payload."""
     return UsageError(message, code="redrive.payload.invalid")
-
-
-#: Names of fields that a message has at most, and the characters of each.
-SHOWN, SHOWN_LENGTH = 5, 128
-
-
-def unknown_fields(why: str, fields: Mapping[Path, str]) -> UsageError:
-    """Return the error of new fields that would vanish, each with what may be meant."""
-    words = [
-        repr(".".join(path)[:SHOWN_LENGTH])
-        + (f" (did you mean {near!r}?)" * bool(near))
-        for path, near in list(fields.items())[:SHOWN]
-    ]
-    words += [f"and {len(fields) - SHOWN} more"] if len(fields) > SHOWN else []
-    return UsageError(
-        f"The new payload has {', '.join(words)}: {why}.",
-        code="redrive.field.unknown",
-        next_step="Correct the name. If it is a field of the payload type that was not "
-        "stored, `piecework dlq redrive` with `--pipeline MODULE:NAME` accepts it.",
-    )
 
 
 def no_object_to_patch(letter: DeadLetterRow, old: Any) -> UsageError:

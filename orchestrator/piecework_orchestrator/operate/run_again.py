@@ -11,6 +11,7 @@ with an effect in doubt is always refused. After its pivot a chunk only goes for
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,11 @@ from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.effects import MAY_HAVE_HAPPENED
 from piecework.store.reopen import Restart
 from piecework.store.results import NULL
+from piecework_orchestrator.operate.unknown_fields import (
+    unknown_fields,
+    unread_fields,
+    unstored,
+)
 
 #: Statuses of chunks that ended without a result.
 WITHOUT_RESULT: Final = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
@@ -85,12 +91,12 @@ class RunAgain:
         """Refuse a value that no worker can read.
 
         Raises:
-            UsageError: `redrive.value.invalid`.
+            UsageError: `redrive.value.invalid`, `redrive.field.unknown`.
         """
         if self.value is None:
             return
         try:
-            read_json(self.value, Bounds(INLINE_LIMIT), finite=False)
+            given = read_json(self.value, Bounds(INLINE_LIMIT), finite=False)
         except JsonRefusedError as error:
             raise invalid_value(f"The new value is not valid JSON: {error}.") from error
         if self.pipeline is None:
@@ -99,10 +105,13 @@ class RunAgain:
         if self.stage not in stages:
             raise unknown_stage(self.stage, stages)
         try:
-            values.decode(stages[self.stage].run, self.value)
+            read = values.decode(stages[self.stage].run, self.value)
         except PermanentError as error:
             message = f"The new value does not fit stage {self.stage!r}: "
             raise invalid_value(message + error.message) from error
+        if vanishing := dict(unread_fields(given, read)):
+            why = f"the type of stage {self.stage!r} has no such field"
+            raise unknown_fields("value", why, vanishing)
 
 
 def invalid_value(message: str) -> UsageError:
@@ -243,13 +252,33 @@ def require_taken(chunk: Chunk, wanted: RunAgain) -> None:
         raise UsageError(message, code="redrive.value.unused")
 
 
+async def require_known(rt: Runtime, job: Job, plan: Plan, wanted: RunAgain) -> None:
+    """Refuse a new value with fields that the stored one does not have.
+
+    With a pipeline, `RunAgain.check` has compared them with the type of the stage.
+
+    Raises:
+        UsageError: `redrive.field.unknown`.
+        PermanentError: `runtime.record.unreadable`: the stored value.
+    """
+    if wanted.value is None or wanted.pipeline is not None:
+        return
+    row, prefix = plan.kept[-1], keys.object_prefix(job.ref.tenant, job.ref.job)
+    text = await rt.objects.get_value(row, prefix) if row.has_value else NULL
+    old, given = json.loads(text), json.loads(wanted.value)
+    if unknown := dict(unstored(given, old)):
+        why = f"the stored value of stage {row.stage!r} has no such field"
+        raise unknown_fields("value", why, unknown)
+
+
 async def restart_of(
     rt: Runtime, job: Job, chunk: Chunk, wanted: RunAgain, actor: str
 ) -> Restart | None:
     """Return from where a chunk runs again; None: where it would anyway.
 
     Raises:
-        UsageError: As `require_allowed` does; `redrive.value.unused`.
+        UsageError: As `require_allowed` does; `redrive.value.unused`,
+            `redrive.field.unknown`.
         PermanentError: `runtime.record.unreadable`: its completed stages.
     """
     work = await read_work(rt.table, chunk.ref, chunk)
@@ -258,6 +287,7 @@ async def restart_of(
         require_taken(chunk, wanted)
         return None
     require_allowed(chunk, plan, wanted)
+    await require_known(rt, job, plan, wanted)
     kept = {row.stage: work.entries[row.stage] for row in plan.kept}
     at = plan.again[0].stage if plan.again else chunk.resume_at
     if wanted.value is not None:
@@ -333,6 +363,7 @@ async def preview_run_again(
                 found.again += 1
                 acts += plan.acts
                 require_allowed(chunk, plan, wanted)
+                await require_known(rt, job, plan, wanted)
         except UsageError as error:
             found.refused[error.code] += 1
             found.errors.setdefault(job.ref, error)

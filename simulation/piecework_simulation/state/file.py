@@ -11,6 +11,7 @@ writes, but none that follows an intent of an effect: those are on the disk at o
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import sqlite3
@@ -232,6 +233,8 @@ def opened(path: Path, *, fresh: bool = False) -> Iterator[StateFile]:
     """
     with ExitStack() as stack:
         try:
+            if path.is_dir():  # `/` has not even a name
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             stack.enter_context(locked(path))
             if fresh:

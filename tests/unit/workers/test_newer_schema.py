@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from piecework.aws.queue import Delivery, Message
 from piecework.domain.outcome import (
     OTHER_WORKERS,
     STORE,
+    DeadLettered,
     Deferred,
 )
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
@@ -87,6 +89,14 @@ def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
     assert isinstance(outcome, Deferred)
     assert (outcome.blocked_on, outcome.delay) == (OTHER_WORKERS, delay)
     assert outcome.failure.retry_after == delay
+
+
+def test_without_a_worker_with_other_code_a_chunk_does_not_wait_for_one() -> None:
+    alone = replace(SETTINGS, max_code_waits=0)
+    outcome = outcome_of_load_failure(chunk_run(), RENAMED, alone)
+    assert isinstance(outcome, DeadLettered)
+    newer = outcome_of_load_failure(chunk_run(), SchemaTooNewError("it is"), alone)
+    assert isinstance(newer, Deferred)
 
 
 async def test_a_store_that_does_not_answer_is_not_taken_for_a_newer_schema() -> None:

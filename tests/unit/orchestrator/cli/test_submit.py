@@ -55,6 +55,18 @@ def test_a_dry_run_counts_and_needs_no_aws(run: Run, toy: str, document: str) ->
 
 
 @pytest.mark.parametrize(
+    ("sample", "first", "said"),
+    [(2, 2, "2 random ones run first"), (6, None, "none: all chunks would run")],
+)
+def test_a_dry_run_says_what_a_sample_would_do(
+    run: Run, toy: str, document: str, sample: int, first: int | None, said: str
+) -> None:
+    line = ("submit", f"{toy}:toy", document, "--dry-run", "--sample", str(sample))
+    assert first == json.loads(run(*line, "-o", "json").stdout)["sample_chunks"]
+    assert said in run(*line).stdout
+
+
+@pytest.mark.parametrize(
     "option",
     [
         "--deadline 2x",

@@ -52,7 +52,7 @@ class Rows:
         return None if row is None else require_known(row)
 
     async def get_many(
-        self, places: Iterable[tuple[str, str]]
+        self, places: Iterable[tuple[str, str]], *, any_version: bool = False
     ) -> dict[tuple[str, str], dict[str, Any]]:
         return {place: self.rows[place] for place in places if place in self.rows}
 

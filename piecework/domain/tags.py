@@ -56,7 +56,7 @@ def checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
 def fault_of(name: Any, value: Any) -> str | None:
     """Return what is wrong with a tag, in words; None: nothing."""
     if not (isinstance(name, str) and isinstance(value, str)):
-        return "has a name or a value that is no text"
+        return "has a name or a value that is not a text"
     if not (0 < len(name) <= MAX_NAME and 0 < len(value) <= MAX_VALUE):
         limits = f"1 to {MAX_NAME} characters, and a value of 1 to {MAX_VALUE}"
         return f"needs a name of {limits}"
@@ -68,7 +68,7 @@ def fault_of(name: Any, value: Any) -> str | None:
 
 
 def read_tags(found: Any) -> dict[str, str]:
-    """Decode the tags of a row; what is no text is left out."""
+    """Decode the tags of a row; what is not a text is left out."""
     if not isinstance(found, Mapping):
         return {}
     known = {n: v for n, v in found.items() if isinstance(v, str)}

@@ -1313,7 +1313,7 @@ ROWS: Final = (
     Code(
         "job.tag.invalid",
         PERMANENT,
-        "A tag of a job is no `name=value`, is too long, or is one too many.",
+        "A tag of a job is not `name=value`, is too long, or is one too many.",
         "Use up to ten, such as `team=legal`: names of 1 to 32 characters, values of "
         "1 to 64, without commas.",
     ),

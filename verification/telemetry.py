@@ -3,9 +3,11 @@
 Two equal processes differ by some points of CPU for as long as they live. So a true
 worker runs equal jobs on the embedded AWS in turn without and with telemetry. A signal
 switches telemetry: OpenTelemetry's SDK, an exporter that writes JSON, and metrics for
-CloudWatch. `make telemetry` prints the figures of several workers. It fails above 5 %
-of the CPU, or with half a request more a chunk. `ARGS="--ratio 1"` sends the trace of
-each chunk.
+CloudWatch. Other programs of the machine slow some jobs down. So each job is compared
+with the one beside it, and the median of all these pairs counts.
+
+`make telemetry` prints the figures of several workers. It fails above 5 % of the CPU,
+or with half a request more a chunk. `ARGS="--ratio 1"` sends the trace of each chunk.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from pydantic import BaseModel
 
@@ -131,7 +134,7 @@ class Side:
     """What the jobs of a worker used, with telemetry or without."""
 
     starts: signal.Signals
-    cpu_s: float = 0.0
+    cpu_s: list[float] = field(default_factory=list)
     requests: float = 0.0
     jobs: list[JobRef] = field(default_factory=list)
 
@@ -153,7 +156,7 @@ class Worker:
         job = await self.client.submit(asking, rows, id=name)
         await job.wait()
         await self._tell(signal.SIGUSR2)
-        side.cpu_s += cpu_s(self.process.pid) - before
+        side.cpu_s.append(cpu_s(self.process.pid) - before)
         side.jobs.append(job.ref)
 
     async def _tell(self, what: signal.Signals) -> None:
@@ -205,21 +208,27 @@ async def measured(env: str, chunks: int, rounds: int, ratio: float) -> Worker:
     return found
 
 
+#: The two sides of a worker: without telemetry, and with it.
+SIDES: tuple[Callable[[Worker], Side], ...] = (lambda w: w.off, lambda w: w.on)
+
+
 async def run(workers: int, chunks: int, rounds: int, ratio: float) -> dict[str, float]:
     """Measure several workers; return the figures of all, with their spread."""
     found = [await measured(f"w{n}", chunks, rounds, ratio) for n in range(workers)]
     done = chunks * rounds * workers
-    shares = [each.on.cpu_s / each.off.cpu_s - 1 for each in found]
-    off_s, on_s = sum(w.off.cpu_s for w in found), sum(w.on.cpu_s for w in found)
+    off_s, on_s = ([s for w in found for s in side(w).cpu_s] for side in SIDES)
+    shares = sorted(on / off - 1 for off, on in zip(off_s, on_s, strict=True))
+    quarter = len(shares) // 4
     off_n, on_n = sum(w.off.requests for w in found), sum(w.on.requests for w in found)
     return {
         "workers": workers,
         "chunks_of_each_kind": done,
-        "cpu_us_a_chunk": round(off_s / done * 1e6),
-        "cpu_us_a_chunk_with_telemetry": round(on_s / done * 1e6),
-        "added_share": round(on_s / off_s - 1, 3),
-        "least_of_a_worker": round(min(shares), 3),
-        "most_of_a_worker": round(max(shares), 3),
+        "cpu_us_a_chunk": round(median(off_s) / chunks * 1e6),
+        "cpu_us_a_chunk_with_telemetry": round(median(on_s) / chunks * 1e6),
+        "pairs": len(shares),
+        "added_share": round(median(shares), 3),
+        "lower_quarter": round(shares[quarter], 3),
+        "upper_quarter": round(shares[-1 - quarter], 3),
         "requests_a_chunk": round(off_n / done, 2),
         "requests_a_chunk_with_telemetry": round(on_n / done, 2),
     }

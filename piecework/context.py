@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast, overload
@@ -17,6 +25,7 @@ from typing_extensions import TypeVar
 from piecework.answers import decode_answer
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
+from piecework.calls.map_result import MapResult, NoRows
 from piecework.dependency import (
     DeclaredCall,
     Dependency,
@@ -39,6 +48,7 @@ from piecework.domain.happened import (
     which_acted,
 )
 from piecework.domain.identity import function_text, function_words, path_of, unfold
+from piecework.domain.map_rows import RowFunction, RowPipeline, read_rows
 from piecework.domain.moments import LAST_MOMENT
 from piecework.domain.outcome import CHANGED_CODE
 from piecework.domain.protocols import JobResults, MissingChunk
@@ -56,8 +66,14 @@ P = TypeVar("P")
 R = TypeVar("R")
 V = TypeVar("V", default=Any)
 A = TypeVar("A", bound="BaseModel", default=Approval)
+#: The payload and the result of the pipeline that a stage maps.
+Q = TypeVar("Q", bound="BaseModel", default=Any)
+W = TypeVar("W", default=Any)
 
 
+T = TypeVar("T")
+#: Rows of either kind of iterable.
+Rows: TypeAlias = Iterable[T] | AsyncIterable[T]
 #: Runs a stage, with its context, in one of its variants; returns its value as JSON.
 RunStage: TypeAlias = "Callable[[Any, Context[Any], str], Awaitable[str]]"
 
@@ -331,6 +347,56 @@ class Context(Generic[P]):
         question = declare(name, ask, answer, timeout, remind, escalate, default)
         text = await self.caller.wait_for(self.scope, question)
         return cast("A", decode_answer(answer, text, name))
+
+    @overload
+    async def map(
+        self, pipeline: RowFunction[Q, W], rows: Rows[Q | Mapping[str, Any]]
+    ) -> MapResult[W]: ...
+    @overload
+    async def map(
+        self, pipeline: RowPipeline[Q], rows: Rows[Q | Mapping[str, Any]]
+    ) -> MapResult[Any]: ...
+    async def map(self, pipeline: Any, rows: Rows[Any]) -> MapResult[Any]:
+        """Run rows through another pipeline, as a child job, without a worker.
+
+        The chunk gives up worker, message and lease; no attempt is spent. When the
+        child has ended, the stage runs again from its start. Answered calls are
+        replayed then, and this method returns what the rows have become. The same
+        pipeline and rows find the same child again, so nothing is paid twice.
+
+        The child has the priority, the deadline and the budget of this job. A cancel
+        and a pause of this job reach it.
+
+        Args:
+            pipeline: The pipeline of the child; workers must have it, too.
+            rows: Its payloads, or mappings of their fields. Without a row there is no
+                child, and the result is empty.
+
+        Raises:
+            PermanentError: `runtime.map.over_budget`: the budget has no room for it;
+                `runtime.map.child_gone`: it was deleted.
+            UsageError: `pipeline.map.invalid`: a compensation or a join maps, or code
+                that no worker runs; `pipeline.map.unknown`: this worker does not have
+                the pipeline; `pipeline.map.cycle`, `pipeline.map.too_deep`;
+                `pipeline.call.in_thread`; those of rows, as a submit raises them.
+            RuntimeError: The stage has ended, and code that it left behind maps.
+        """
+        self._require_wait("pipeline.map.invalid")
+        if self.chunk == keys.JOIN_CHUNK:
+            message = f"The join of pipeline {self.pipeline!r} maps: it must not."
+            raise UsageError(message, code="pipeline.map.invalid")
+        declared: RowPipeline[Any] = getattr(pipeline, "declared", pipeline)
+        note = self.caller.note_read
+        result_of = declared.stages[declared.result_index].run
+        found = await read_rows(declared, rows)
+        try:
+            if not found.count:
+                return MapResult("", "SUCCEEDED", 0, 0, NoRows(), result_of, note)
+            job, end = await self.caller.map(self.scope, found)
+        finally:
+            found.close()
+        counts = (str(end.status), found.count, end.succeeded)
+        return MapResult(job, *counts, end.stored, result_of, note)
 
     def _require_wait(self, code: str) -> None:
         """Require that the stage may wait.

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from types import ModuleType
 
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.domain.reached import reached_from
 from piecework.errors import UsageError
 from piecework.errors.extras import missing_extra
 from piecework.pipelines import Pipeline
@@ -26,15 +27,32 @@ KINDS = (Pipeline, PipelineFunction)
 
 
 def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:
-    """Return the pipelines of all names, as a dict by pipeline name.
+    """Return the pipelines of all names, and those that they map, by pipeline name.
 
     Raises:
         UsageError: `pipeline.module.not_found`, `pipeline.module.failed`,
             `pipeline.object.not_a_pipeline`; `pipeline.declaration.invalid` if two
             pipelines have the same name.
     """
+    return with_mapped(p for name in names for p in _pipelines_of(name))
+
+
+def with_mapped(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
+    """Return pipelines, and those that their stages map, by name.
+
+    A worker of a pipeline runs the children of its jobs, too. A pipeline that only
+    running code reaches is not found: it is named to the worker.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`: two have the same name.
+    """
     found: dict[str, Pipeline] = {}
-    for pipeline in (p for name in names for p in _pipelines_of(name)):
+    waiting = [*pipelines]
+    while waiting:
+        pipeline = waiting.pop(0)
+        if pipeline.name in found and found[pipeline.name] is pipeline:
+            continue
+        waiting += _declared(reached_from(pipeline.functions, KINDS))
         if found.setdefault(pipeline.name, pipeline) is not pipeline:
             message = f"Two pipelines have the name {pipeline.name!r}."
             step = "Rename one of them: jobs find their pipeline by its name."

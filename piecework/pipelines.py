@@ -207,6 +207,14 @@ class Pipeline(Generic[P]):
         return None if self.ladder is None else self.ladder.retry_delay_s(attempt)
 
     @property
+    def functions(self) -> list[StageFunction]:
+        """The functions of its stages and its join."""
+        found: list[StageFunction | None] = [self.join]
+        for stage in self.stages:
+            found += [stage.run, stage.compensate, stage.replan, *stage.fallback]
+        return [function for function in found if function is not None]
+
+    @property
     def result_index(self) -> int:
         """The position of the stage whose value is the chunk's result."""
         if self.result is None:

@@ -18,12 +18,12 @@ from random import Random
 from pydantic import BaseModel
 
 from piecework import Pipeline, Stage
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
 from piecework.jobs import fan_out
 from piecework.settings import Settings
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.aws.conflicts import Conflicts
 from piecework_simulation.aws.throughput import Throughput

@@ -25,6 +25,7 @@ from bench.limits.proxy import RecordingProxy, item_kind, open_proxy
 from piecework import Context, Dependency, Stage, telemetry
 from piecework.aws.endpoint import Emulator
 from piecework.cost.units import item_size
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.job import Job
 from piecework.domain.keys import sha256
 from piecework.domain.refs import JobRef
@@ -36,7 +37,6 @@ from piecework.settings import load_settings
 from piecework.store.completion import Counted, JobSnapshot
 from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY, make_client
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker

@@ -30,6 +30,7 @@ import piecework_simulation.dev_command
 import piecework_simulation.push_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
+from piecework.domain.child import ChildRow
 from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
 from piecework.domain.fields import Field, Present, fields_of
@@ -172,6 +173,7 @@ ROWS: dict[str, tuple[type, str]] = {
     "An effect": (EffectRow, "WORK#<number>#EFFECT#<key>"),
     "A question": (QuestionRow, "WORK#<number>#QUESTION#<stage>#<name>"),
     "A wait": (WaitRow, "WAIT#<time>#<number>"),
+    "A child of a job": (ChildRow, "CHILD#<job>"),
     "An error": (ErrorRow, "WORK#<number>#ERROR#<gen>#<fence>"),
     "The cause of a compensation": (
         CompensationRow,

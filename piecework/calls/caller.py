@@ -44,8 +44,10 @@ from piecework.dependency import Dependency, FallbackUsed, effect_unknown_error
 from piecework.domain import keys, values
 from piecework.domain.argument_digests import argument_digests
 from piecework.domain.arguments import digest_of
+from piecework.domain.child import child_id
 from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text
+from piecework.domain.map_rows import MapRows
 from piecework.domain.moments import iso
 from piecework.domain.outcome import (
     CHANGED_CODE,
@@ -58,9 +60,12 @@ from piecework.domain.outcome import (
 from piecework.domain.protocols import (
     AlreadyDone,
     CancelRequestedError,
+    ChildEnd,
+    Children,
     ClaimLostError,
     Journal,
     Ledger,
+    NoChildren,
     NoQuestions,
     NoResponseCache,
     Proceed,
@@ -69,6 +74,7 @@ from piecework.domain.protocols import (
     WaitRequestedError,
 )
 from piecework.domain.question import Ask, QuestionState
+from piecework.domain.refs import ChunkRef
 from piecework.domain.result_types import result_schema, result_type
 from piecework.domain.unstable_key import UnstableKey
 from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
@@ -119,9 +125,12 @@ class Caller:
         ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
     ) = None
     questions: Questions = field(default_factory=NoQuestions)
-    #: The sleeps and the questions, by their name, of the current run of a stage.
+    children: Children = field(default_factory=NoChildren)
+    #: The sleeps and the questions by their name, and the maps by what they run, of
+    #: the current run of a stage.
     slept: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
+    mapped: Counter[tuple[str, str]] = field(default_factory=Counter)
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     earlier: EarlierCalls = field(default_factory=EarlierCalls)
@@ -361,6 +370,32 @@ class Caller:
             message = f"Question {name!r} was not answered until {row.until}."
             raise AnswerTimeoutError(message)
         return row.value
+
+    async def map(self, scope: CallScope, rows: MapRows) -> tuple[str, ChildEnd]:
+        """Return the id and the end of a child job, or give up the worker for it.
+
+        Equal calls of a stage are told apart by their order.
+
+        Raises:
+            WaitRequestedError: The chunk gives up its worker.
+            PieceworkError: As `Children.find`.
+        """
+        if self.stop_reason is not None:
+            raise self.stop_reason
+        site = (rows.pipeline.name, rows.digest)
+        self.mapped[site] += 1
+        ref = ChunkRef(scope.tenant, scope.job, scope.chunk)
+        job = child_id(ref, scope.stage, *site, self.mapped[site])
+        try:
+            return job, await self.children.find(job, scope.stage, rows)
+        except (WaitRequestedError, StoreError) as reason:
+            raise self._stop_with(reason) from None
+
+    def _stop_with(self, reason: WaitRequestedError | StoreError) -> BaseException:
+        """Return why the stage must not go on: what another call of it met first."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+        return self.stop_reason
 
     async def _end_in_flight(self, shared: str) -> Answered[str] | Failed | None:
         """Return the end of an equal call that is in flight; None without one."""
@@ -607,6 +642,11 @@ class Caller:
         self.attempts.enforce_retry_budget = (
             self.counts.budget_deferrals < MAX_BUDGET_DEFERRALS
         )
+
+    def note_read(self, text: str) -> None:
+        """Keep what a stage reads of its child, to redact it; report progress."""
+        self.recent_io.append(text)
+        self.progress()
 
     def progress(self) -> None:
         """Report that the stage makes progress."""

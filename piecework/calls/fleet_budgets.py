@@ -65,7 +65,7 @@ class FleetBudgets:
 
     def of_job(self, job: Job) -> JobBudgets:
         """Return the budgets that the calls of a job spend from."""
-        return JobBudgets(self, job.ref, job.budget)
+        return JobBudgets(self, job.ref, job.budget, job.payer)
 
     def shared(self, key: BudgetKey, requested: Cap) -> SharedBudget:
         """Return a budget of this process."""
@@ -98,26 +98,31 @@ class FleetBudgets:
 
 @dataclass(frozen=True, slots=True)
 class JobBudgets:
-    """The budgets of one job in one process."""
+    """The budgets of one job in one process.
+
+    Attributes:
+        payer: The job whose budget its calls spend: the one at the top, or itself.
+    """
 
     fleet: FleetBudgets
     job: JobRef
     requested: Cap
+    payer: JobRef
 
     def has_any(self) -> bool:
         """Return whether the calls of the job spend from any budget now."""
         return bool(self.requested or self.fleet.tenants.get(self.job.tenant))
 
-    def of_call(self) -> Iterator[SharedBudget]:
-        """Yield the budgets that a call of the job spends from.
+    def of_call(self) -> Iterator[tuple[SharedBudget, JobRef]]:
+        """Yield the budgets that a call spends from, and the job that each pauses.
 
         Reserve each before the next is taken. An idle budget may be forgotten, and a
         second one with the same key would grant the whole cap again.
         """
         if self.requested:
-            yield self.fleet.shared(key_of_job(self.job), self.requested)
+            yield self.fleet.shared(key_of_job(self.payer), self.requested), self.payer
         if self.fleet.tenants.get(self.job.tenant):
-            yield self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP)
+            yield self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP), self.job
 
     async def reserve(self, call: Call, until: float, *, waits: bool) -> Reservation:
         """Reserve the estimate of a call in each budget.
@@ -133,8 +138,8 @@ class JobBudgets:
         estimate = estimate_of(call, in_dollars=any(caps), needs_price=caps[0])
         reserved: list[SharedBudget] = []
         try:
-            for each in self.of_call():
-                await each.reserve(estimate, self.job, until, waits=waits)
+            for each, job in self.of_call():
+                await each.reserve(estimate, job, until, waits=waits)
                 reserved.append(each)
         except BaseException as error:
             Reservation(tuple(reserved), estimate).correct(NOTHING)

@@ -152,8 +152,8 @@ class Chunk:
         "Its earlier claims, the last ten; the oldest first. Each has `gen`, "
         "`attempt`, `worker`, `from`, `to` and `end`. If known, it has `code`, the "
         "`until` of the wait, and what the chunk was `blocked_on`. `end` is `retry`, "
-        "`deferred`, `released`, `paused`, `sleeping`, `asking`, `lost`, `dead` or "
-        "`cancelled`.",
+        "`deferred`, `released`, `paused`, `sleeping`, `asking`, `mapping`, `lost`, "
+        "`dead` or `cancelled`.",
         kind="list",
     )
     # The wait.
@@ -161,7 +161,10 @@ class Chunk:
     blocked_on = OptionalText(
         "What it waits for until `retry_at`; empty: nothing. A dependency, `workers "
         "of another version`, `AWS`, `timer` (its stage sleeps), `answer` (its stage "
-        "asks a person) or `pause` (its job is paused)."
+        "asks a person), `child job` (its stage maps) or `pause` (its job is paused)."
+    )
+    child = OptionalText(
+        "The child job that its stage waits for; empty: it waits for none."
     )
     question = OptionalText(
         "The question that its stage waits for; empty: it waits for none."

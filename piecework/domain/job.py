@@ -147,6 +147,18 @@ class Job:
     is_ordered = Present("Whether its chunks have order keys.", "ordered")
     has_notify_hook = Flag("Whether its pipeline has a notify hook.")
     has_ladder = Flag("Whether its dead letters reach the rungs of a ladder.")
+    # The parent, of a job that a stage of another one has started.
+    parent_job = ShownText("The job whose stage started it; empty: none did.")
+    parent_chunk = OptionalNumber("The chunk of that stage; None: no stage started it.")
+    parent_stage = ShownText("The name of that stage; empty: no stage started it.")
+    root_job = ShownText(
+        "The job at the top, whose budget its calls spend; empty: it is the top."
+    )
+    lineage = Decoded(
+        text_list,
+        "The pipelines of the jobs above it, that of the top first; empty: none.",
+        kind="list",
+    )
     # The sample.
     sample = Decoded(
         number_set,
@@ -210,7 +222,7 @@ class Job:
     stopped_code = OptionalText("Why no further chunk starts; empty: chunks start.")
     # The pause; a resume removes it.
     pause_code = Text(
-        "Of a paused job: why; `operator`, `sample`, `pipeline` or `budget`."
+        "Of a paused job: why; `operator`, `sample`, `pipeline`, `budget` or `parent`."
     )
     pause_message = Text("Of a paused job: the reason in words.")
     paused_by = Text("Of a paused job: the operator, or the process, that paused it.")
@@ -338,6 +350,16 @@ class Job:
     def budget(self) -> Cap:
         """The budget of its submit; an operator may have set another one since."""
         return Cap(self.budget_tokens, self.budget_nano_usd)
+
+    @property
+    def parent(self) -> JobRef | None:
+        """The job whose stage started it; None: no stage did."""
+        return JobRef(self.ref.tenant, self.parent_job) if self.parent_job else None
+
+    @property
+    def payer(self) -> JobRef:
+        """The job whose budget its calls spend: the one at the top, or itself."""
+        return JobRef(self.ref.tenant, self.root_job or self.ref.job)
 
     @property
     def deadline(self) -> float | None:

@@ -3,7 +3,8 @@
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, BUDGET, EVENT#<time>#<event>,
                                        NOTIFICATION#<gen>#<event>, COST#<actor>,
-                                       WAIT#<time>#<n>, FAILED#<gen>#<counter>
+                                       WAIT#<time>#<n>, FAILED#<gen>#<counter>,
+                                       CHILD#<job>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
@@ -99,6 +100,7 @@ TENANT_LIMIT = "tenant:"
 BACKLOG_PREFIX = "BACKLOG#"
 DUE_PREFIX = "DUE#"
 WAIT_PREFIX = "WAIT#"
+CHILD_PREFIX = "CHILD#"
 DELIVERY_PREFIX = "DELIVERY#"
 OCCASION_PREFIX = "OCCASION#"
 OUTBOX_PREFIX = "OUTBOX#T#"
@@ -118,6 +120,7 @@ UNTIMED_PREFIXES = (
     FAILED_PREFIX,
     BUDGET_SK,
     WAIT_PREFIX,
+    CHILD_PREFIX,
 )
 #: It sorts after each sort key.
 LAST_SK = "~"
@@ -223,6 +226,11 @@ def wait_sk(due_at: str, chunk: int) -> str:
 def wait_end_sk(due_at: str) -> str:
     """Return the end of the sort keys of the waits that are due until then."""
     return f"{WAIT_PREFIX}{due_at}{LAST_SK}"
+
+
+def child_sk(job: str) -> str:
+    """Return the sort key of a child, beside the row of its parent."""
+    return CHILD_PREFIX + job
 
 
 def outbox_sk(tenant: str) -> str:

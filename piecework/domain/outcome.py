@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from piecework.domain.child import ChildStart
     from piecework.domain.question import Question
     from piecework.errors import ErrorEnvelope
 
@@ -40,6 +41,8 @@ PAUSE = "pause"
 TIMER = "timer"
 #: A chunk waits for this while its stage asks a person, until its due time.
 ANSWER = "answer"
+#: A chunk waits for this while its stage maps, until the child job has ended.
+CHILD_JOB = "child job"
 #: The reason of a job whose pipeline a worker does not have, and of one that is pinned
 #: to another code version than the worker's.
 UNKNOWN_CODE = "runtime.pipeline.unknown"
@@ -147,6 +150,20 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
+class Mapped:
+    """A stage waits for a child job: no attempt is spent, and it runs again later.
+
+    That is when the child has ended.
+
+    Attributes:
+        pivot_untried: The pivot stage mapped before anything in it was tried.
+    """
+
+    child: ChildStart
+    pivot_untried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The chunk's job was cancelled.
 
@@ -203,6 +220,7 @@ Outcome: TypeAlias = (
     | Paused
     | Sleeping
     | Asking
+    | Mapped
     | Cancelled
     | DeadLettered
 )

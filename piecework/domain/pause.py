@@ -17,6 +17,8 @@ class PauseCode(StrEnum):
     PIPELINE = "pipeline"
     #: Its budget, or that of its tenant for the day, is spent.
     BUDGET = "budget"
+    #: The job whose stage started it is paused.
+    PARENT = "parent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from piecework.errors import UsageError
+
 if TYPE_CHECKING:
     from piecework.domain.effect import Effect
     from piecework.domain.happened import KnownEffect
-    from piecework.domain.outcome import Asking, Deferred, Sleeping
+    from piecework.domain.map_rows import MapRows, RowPipeline
+    from piecework.domain.outcome import Asking, Deferred, Mapped, Sleeping
     from piecework.domain.question import QuestionRow
     from piecework.errors import ErrorEnvelope
 
@@ -52,7 +55,7 @@ class CancelRequestedError(BaseException):
 
 
 class WaitRequestedError(BaseException):
-    """The chunk gives up its worker: its stage sleeps, asks, or must not go on.
+    """The chunk gives up its worker: its stage sleeps, asks, maps, or must not go on.
 
     Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
 
@@ -60,7 +63,7 @@ class WaitRequestedError(BaseException):
         wait: The outcome of the claim.
     """
 
-    def __init__(self, wait: Sleeping | Asking | Deferred) -> None:
+    def __init__(self, wait: Sleeping | Asking | Mapped | Deferred) -> None:
         super().__init__(wait)
         self.wait = wait
 
@@ -148,6 +151,98 @@ class NoQuestions:
     async def close(self, row: QuestionRow) -> QuestionRow:
         """Return the question as it is."""
         return row
+
+
+@dataclass(frozen=True, slots=True)
+class RowFailure:
+    """A row of a child job that has no result.
+
+    Attributes:
+        row: Its position among the rows, from 0.
+        label: Its label.
+        status: `DEAD` or `CANCELLED`.
+        code: The code of its last error; empty: it has none.
+        message: The message of that error.
+    """
+
+    row: int
+    label: str
+    status: str
+    code: str
+    message: str
+
+
+class ChildResults(Protocol):
+    """What the rows of a child job have become."""
+
+    def results(self) -> AsyncIterator[StoredResult]:
+        """Yield the results of the rows that have one, in order."""
+
+    def failures(self) -> AsyncIterator[RowFailure]:
+        """Yield the rows without a result, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """The end of a child job.
+
+    Attributes:
+        status: Its status.
+        succeeded: How many of its rows have a result.
+    """
+
+    status: str
+    succeeded: int
+    stored: ChildResults
+
+
+class Children(Protocol):
+    """The child jobs that the stages of a chunk start."""
+
+    def pipeline_of(self, name: str) -> RowPipeline[Any]:
+        """Return the pipeline of a child by its name.
+
+        Raises:
+            UsageError: `pipeline.map.unknown`.
+        """
+
+    async def find(self, job: str, stage: str, rows: MapRows) -> ChildEnd:
+        """Return the end of a child; start it, and wait for it.
+
+        Args:
+            job: The id of the child.
+            stage: The stage that asks.
+            rows: What the child runs.
+
+        Raises:
+            WaitRequestedError: The chunk gives up its worker until the child has ended.
+            PermanentError: `runtime.map.child_gone`, `runtime.map.over_budget`.
+            UsageError: `pipeline.map.cycle`, `pipeline.map.too_deep`,
+                `pipeline.map.unknown`.
+        """
+
+
+class NoChildren:
+    """The children of code that no worker runs."""
+
+    def pipeline_of(self, name: str) -> RowPipeline[Any]:
+        """Refuse to start a job: see `find`."""
+        raise cannot_map(name)
+
+    async def find(self, job: str, stage: str, rows: MapRows) -> ChildEnd:
+        """Refuse to start a job.
+
+        Raises:
+            UsageError: `pipeline.map.invalid`.
+        """
+        del job, stage
+        raise cannot_map(rows.pipeline.name)
+
+
+def cannot_map(pipeline: str) -> UsageError:
+    """Return the error of code that no worker runs."""
+    message = f"Code that no worker runs maps pipeline {pipeline!r}."
+    return UsageError(message, code="pipeline.map.invalid")
 
 
 class ResponseCache(Protocol):

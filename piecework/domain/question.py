@@ -257,6 +257,7 @@ class WaitRow(Row):
     question = AnyText(
         "The name of the question; empty: the chunk waits for a moment only."
     )
+    child = AnyText("The child job whose end it tells; empty: it tells none.")
     is_step = Present(
         "Whether a step of a question is due then, and not the chunk itself.", "step"
     )

@@ -884,6 +884,27 @@ ROWS: Final = (
         "Redrive the dead letter: the question is asked again. Or declare a default.",
     ),
     Code(
+        "runtime.map.over_budget",
+        PERMANENT,
+        "The budget of the root job has less left than a child job is forecast to "
+        "need, so the child was not started.",
+        "Raise the budget: `piecework jobs set-budget JOB --budget-usd N`. Then "
+        "redrive the dead letter.",
+    ),
+    Code(
+        "runtime.map.child_gone",
+        PERMANENT,
+        "The child job of a stage was deleted, or a job of another stage has its id.",
+        "Submit the rows of the parent again, as another job.",
+    ),
+    Code(
+        "runtime.map.row_failed",
+        PERMANENT,
+        "`MapResult.values` found a row of a child job that has no result.",
+        "Redrive the dead letters of the child, then that of the parent. Or read "
+        "`failures()` in the stage.",
+    ),
+    Code(
         "runtime.worker.exhausted",
         TRANSIENT,
         "The worker ran out of memory, disk space, file handles, threads or processes.",
@@ -1169,6 +1190,32 @@ ROWS: Final = (
         "is not before the end of its time. Or text, model or default do not fit.",
         "Correct the arguments of `ctx.wait_for`, or move it into a stage.",
     ),
+    Code(
+        "pipeline.map.invalid",
+        PERMANENT,
+        "A compensation or a join maps, or code that no worker runs.",
+        "Move `ctx.map` into a stage of a pipeline that a worker runs.",
+    ),
+    Code(
+        "pipeline.map.unknown",
+        PERMANENT,
+        "A stage maps a pipeline that its worker does not run, so nothing might run "
+        "the child.",
+        "Start workers with the module of that pipeline: "
+        "`piecework worker --pipelines MODULE`.",
+    ),
+    Code(
+        "pipeline.map.cycle",
+        PERMANENT,
+        "A stage maps its own pipeline, or one that its job is a child of.",
+        "Map another pipeline. What calls itself belongs in one stage.",
+    ),
+    Code(
+        "pipeline.map.too_deep",
+        PERMANENT,
+        "A child job would have more than eight jobs above it.",
+        "Map the rows of the lower pipelines from one of the upper ones.",
+    ),
     # submit
     Code(
         "submit.job.incomplete",
@@ -1263,6 +1310,24 @@ ROWS: Final = (
         PERMANENT,
         "The chunk has no dead letter.",
         "List the job's dead letters with `piecework dlq list --job JOB`.",
+    ),
+    Code(
+        "job.budget.of_root",
+        PERMANENT,
+        "A child job spends the budget of the job at the top, and has none of its own.",
+        "`piecework jobs set-budget ROOT --budget-usd N`, with the id of that job.",
+    ),
+    Code(
+        "job.parent.paused",
+        PERMANENT,
+        "A child job is paused because its parent is, and goes on with it.",
+        "`piecework jobs resume PARENT`",
+    ),
+    Code(
+        "job.parent.cancelled",
+        PERMANENT,
+        "The job whose stage started this one was cancelled, so this one was, too.",
+        "`piecework jobs retry PARENT` retries both.",
     ),
     Code(
         "job.deadline.passed",

@@ -221,6 +221,18 @@ def people_asked(view: View) -> Iterator[Finding]:
         yield view.finding("answer.waiting", message, chunks, until=until)
 
 
+def children_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks whose stage waits for a child job."""
+    chunks = chunks_for(view, WaitReason.CHILD)
+    if chunks:
+        jobs = sorted({chunk.child for chunk in chunks})
+        known = {child.job: child.words for child in view.at.children}
+        more = f" and {len(jobs) - 1} others" if len(jobs) > 1 else ""
+        words = known.get(jobs[0], f"child job {jobs[0]}")
+        message = f"Stages wait for {words}{more}."
+        yield view.finding("child.waiting", message, chunks, child=jobs[0])
+
+
 def aws_unavailable(view: View) -> Iterator[Finding]:
     """Find chunks that an outage of AWS deferred."""
     chunks = chunks_for(view, WaitReason.AWS)

@@ -77,6 +77,14 @@ FINDINGS: Final = {
             intended=True,
         ),
         Kind(
+            "parent.paused",
+            Rank.BLOCKS_JOB,
+            "The job whose stage started this one is paused.",
+            "End the pause of the parent: this job goes on with it.",
+            "piecework jobs resume {parent}",
+            intended=True,
+        ),
+        Kind(
             "job.budget_spent",
             Rank.BLOCKS_JOB,
             "The budget of the job is spent: the job is paused, or its join waits.",
@@ -253,6 +261,14 @@ FINDINGS: Final = {
             intended=True,
         ),
         Kind(
+            "child.waiting",
+            Rank.PASSES,
+            "Stages map rows through another pipeline, and wait for the child jobs.",
+            "See why a child goes on or not; the chunks use no worker meanwhile.",
+            "piecework jobs explain {child}",
+            intended=True,
+        ),
+        Kind(
             "aws.unavailable",
             Rank.PASSES,
             "AWS did not answer the workers of these chunks, or refused them.",
@@ -351,6 +367,13 @@ FINDINGS: Final = {
             "The limits of a dependency are fully used. Calls wait inside the workers.",
             "Wait, or raise the limit if the dependency allows more.",
             "piecework limits list",
+        ),
+        Kind(
+            "parent.waiting",
+            Rank.NOTE,
+            "A stage of another job started this job, and waits for its end.",
+            "See what else that job waits for.",
+            "piecework jobs explain {parent}",
         ),
         Kind(
             "version.changed",

@@ -45,6 +45,16 @@ def submit_unfinished(view: View) -> Iterator[Finding]:
         )
 
 
+def parent_waits(view: View) -> Iterator[Finding]:
+    """Find that a stage of another job waits for this one."""
+    job = view.at.job
+    if job.parent_job and job.status.is_open:
+        where = f"chunk {job.parent_chunk} of job {job.parent_job}"
+        message = f"Stage {job.parent_stage} of {where} waits for this job."
+        known = {"parent": job.parent_job}
+        yield view.finding("parent.waiting", message, view.chunks, **known)
+
+
 def job_paused(view: View) -> Iterator[Finding]:
     """Find that the job is paused."""
     pause = view.at.job.pause
@@ -64,6 +74,12 @@ def job_paused(view: View) -> Iterator[Finding]:
         message = f"{pause.actor} paused pipeline {pipeline}: {pause.why}"
         yield view.finding(
             "pipeline.paused", message, view.chunks, since=pause.at, pipeline=pipeline
+        )
+    elif pause is not None and pause.code == PauseCode.PARENT:
+        parent, why = view.at.job.parent_job, pause.why
+        message = f"{why[:1].upper()}{why[1:]}."
+        yield view.finding(
+            "parent.paused", message, view.chunks, since=pause.at, parent=parent
         )
     elif pause is not None:
         message = f"{pause.actor} paused the job: {pause.why}"

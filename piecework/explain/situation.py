@@ -26,6 +26,7 @@ from piecework.domain.states import JobStatus
 from piecework.domain.webhook import Webhook
 from piecework.errors import StoreError
 from piecework.explain.changed import is_stopped, stop_document
+from piecework.explain.children import ChildProgress, read_children
 from piecework.explain.finish_time import (
     RECENT_SHARE,
     ChunkTimes,
@@ -159,6 +160,7 @@ class Situation:
             as `stop_document` returns it; None: it stopped none of those read.
         quota_wait_s: The seconds for which a call waits in its worker at most.
         in_flight: The effects of lost workers that RUNNING chunks wait for.
+        children: How far the child jobs are that chunks wait for.
     """
 
     now: float
@@ -175,6 +177,7 @@ class Situation:
     stopped: Mapping[str, Any] | None = None
     quota_wait_s: float = 300.0
     in_flight: Sequence[InFlight] = ()
+    children: Sequence[ChildProgress] = ()
     run_line: str = ""
 
 
@@ -243,6 +246,7 @@ async def read_situation(
         stopped=await read_stopped(rt, open_, letters.changed, join),
         quota_wait_s=rt.settings.quota_wait_s,
         in_flight=await read_waited_for(rt, job, open_, letters.more_requests),
+        children=await read_children(rt, open_.chunks),
         run_line=rt.endpoint.run_line,
     )
 

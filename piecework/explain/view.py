@@ -25,7 +25,12 @@ LEFT_OF_LEASE: Final = 0.5
 #: Workers that a message names.
 NAMED: Final = 3
 #: The waits that no worker ends. A chunk behind another one waits as that one does.
-AT_REST: Final = {WaitReason.TIMER, WaitReason.ANSWER, WaitReason.ORDER_STOPPED}
+AT_REST: Final = {
+    WaitReason.TIMER,
+    WaitReason.ANSWER,
+    WaitReason.CHILD,
+    WaitReason.ORDER_STOPPED,
+}
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ class View:
 
     @cached_property
     def all_wait(self) -> bool:
-        """Whether each open chunk waits for a moment, a person or a dead letter."""
+        """Whether each open chunk waits for what no worker of the job ends."""
         reasons = {chunk.ref: wait.reason for chunk, wait in self.waits}
         join = self.at.join
         if join is not None and (wait := wait_of(join, self.at.now)) is not None:

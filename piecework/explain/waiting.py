@@ -9,7 +9,15 @@ from typing import Any, Final
 
 from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso, moment
-from piecework.domain.outcome import ANSWER, OTHER_WORKERS, PAUSE, STORE, TIMER, WORKER
+from piecework.domain.outcome import (
+    ANSWER,
+    CHILD_JOB,
+    OTHER_WORKERS,
+    PAUSE,
+    STORE,
+    TIMER,
+    WORKER,
+)
 from piecework.domain.states import ChunkStatus
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.lanes import NO_ROOM_CODE
@@ -45,6 +53,8 @@ class WaitReason(StrEnum):
     TIMER = "timer"
     #: Its stage asks a person.
     ANSWER = "answer"
+    #: Its stage maps, and waits for the child job.
+    CHILD = "child_job"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
 
@@ -58,6 +68,7 @@ BY_BLOCKER: Final = {
     WORKER: WaitReason.RESOURCES,
     TIMER: WaitReason.TIMER,
     ANSWER: WaitReason.ANSWER,
+    CHILD_JOB: WaitReason.CHILD,
 }
 #: A wait for a dependency, by the code of the chunk's last error.
 BY_CODE: Final = {
@@ -80,6 +91,7 @@ class Wait:
         blocked_on: The dependency, or the chunk before it in its order key, that
             blocks it; empty: none does.
         question: The name of the question that a person has to answer; empty: none.
+        child: The child job that it waits for; empty: none.
         today: The day of the reader, ISO 8601.
     """
 
@@ -87,6 +99,7 @@ class Wait:
     until: str = ""
     blocked_on: str = ""
     question: str = ""
+    child: str = ""
     today: str = ""
 
     @property
@@ -109,6 +122,7 @@ class Wait:
             "until": self.until,
             "blocked_on": self.blocked_on,
             "question": self.question,
+            "child": self.child,
         }
         return {name: value for name, value in facts.items() if value}
 
@@ -132,4 +146,4 @@ def wait_of(chunk: Chunk, now: float, stopped: Collection[str] = ()) -> Wait | N
     blocked_on = chunk.blocked_on
     cause = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
     reason, today = cause or WaitReason.RETRY, iso(now)[:10]
-    return Wait(reason, until, blocked_on, chunk.question, today)
+    return Wait(reason, until, blocked_on, chunk.question, chunk.child, today)

@@ -14,11 +14,13 @@ from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.pause import Pause, PauseCode
 from piecework.errors import UsageError
+from piecework.jobs.children import follow_children
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job
 from piecework.resilience.budget import key_of_job, key_of_tenant, recounted
 from piecework.resilience.limits import micros
 from piecework.runtime import Runtime
+from piecework.store.children import has_children
 from piecework.store.fleet_events import fleet_event
 from piecework.store.paid import in_budget, paid_by
 from piecework.store.table import Item
@@ -39,8 +41,15 @@ async def set_budget(
     Nor does it end a pause by the tenant's daily budget.
 
     Raises:
-        UsageError: `job.budget.none`: the job has no budget of that kind.
+        UsageError: `job.budget.none`: the job has no budget of that kind;
+            `job.budget.of_root`: it spends that of the job at the top.
     """
+    if job.parent is not None:
+        message = f"Job {job.ref.job} spends the budget of job {job.payer.job}."
+        step = (
+            f"`piecework jobs set-budget {job.payer.job} --budget-{job.budget.unit} N`"
+        )
+        raise UsageError(message, code="job.budget.of_root", next_step=step)
     for name in ("tokens", "nano_usd"):
         if getattr(cap, name) is not None and getattr(job.budget, name) is None:
             what = "tokens" if name == "tokens" else "dollars"
@@ -60,6 +69,7 @@ async def set_budget(
         return
     if not await is_spent(rt, job):
         await resume_job(rt, job, actor, reason or "the budget was set", progress)
+        await follow_children(rt, job.ref)
 
 
 async def set_tenant_budget(
@@ -110,6 +120,10 @@ async def review_pause(rt: Runtime, job: Job) -> bool:
     if pause is not None and pause.until:
         return await resume_after_day(rt, job, pause)
     if budget is None or pause is None or budget.recounted_pause == pause.at:
+        return False
+    if job.parent is not None or await has_children(rt.table, job.ref):
+        # The record of this job lacks the calls of its children: what a lost worker
+        # may have spent stays counted.
         return False
     now = micros(rt.clock())
     uncertain = budget.uncertain(now)

@@ -20,6 +20,7 @@ from piecework.domain.records import MALFORMED_ERRORS
 from piecework.domain.retention import DAY_S
 from piecework.domain.states import JobStatus
 from piecework.errors import PieceworkError
+from piecework.jobs.children import open_children
 from piecework.jobs.deletion import sweep_again
 from piecework.jobs.renewal import renew_rows, renewal_is_due
 from piecework.runtime import Runtime
@@ -68,6 +69,17 @@ def expiry_of(
     ended_at = max([job.finished_at, *(letter.closed_at for letter in letters)])
     until = moment(ended_at) + days * DAY_S
     return Kept(until, 0) if until > now else Expired()
+
+
+async def is_needed(rt: Runtime, job: Job) -> bool:
+    """Return whether a child outlives its retention: its parent is not deleted yet.
+
+    The parent may run again and read it. A job with a child that runs stays, too.
+    """
+    parent = None if job.parent is None else await rt.jobs.read(job.parent)
+    if parent is not None and not parent.status.gone:
+        return True
+    return bool(await open_children(rt, job.ref))
 
 
 @dataclass(slots=True)
@@ -123,6 +135,9 @@ class Expiries:
         rt, days = self.rt, self.rt.settings.job_retention_days
         if not days:
             await deletions.stay(job)
+            return "expiry postponed"
+        if await is_needed(rt, job):
+            await deletions.postpone(job, rt.clock() + KEPT_S, 0)
             return "expiry postponed"
         store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
         damaged: list[DeadLetterRow] = []

@@ -18,6 +18,7 @@ from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
+from piecework.jobs.children import follow_parent
 from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline
 from piecework.reconciler.chunks import recheck
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
@@ -225,6 +226,8 @@ class Reconciler:
             return Counter()
         if await self._follow(job):
             return Counter({"pipeline followed": 1})
+        if done := await self._follow_parent(job, now):
+            return Counter({done: 1})
         actions = await self._waits.poll(self._context, job, now)
         if self._next_pass.get(ref, 0.0) > now and not actions.total():
             return actions
@@ -254,6 +257,15 @@ class Reconciler:
             return False
         self._next_pass[job.ref] = 0.0  # also if this fails
         return await follow_pipeline(self.rt, job)
+
+    async def _follow_parent(self, job: Job, now: float) -> str:
+        """Let a child do what its parent has done; return what it did."""
+        if job.parent is None or self._next_pass.get(job.ref, 0.0) > now:
+            return ""
+        done = await follow_parent(self.rt, job)
+        if done:
+            self._next_pass[job.ref] = 0.0
+        return done
 
     async def _drain(self) -> Counter[str]:
         try:

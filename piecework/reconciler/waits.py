@@ -21,6 +21,7 @@ from piecework.domain.outcome import MAX_WAIT_IN_QUEUE_S
 from piecework.domain.question import WaitRow
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
+from piecework.jobs.children import wake_for_child
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.questions import read_question, write_step
@@ -78,15 +79,19 @@ class Waits:
             ends = [
                 row
                 for row in rows
-                if not row.is_step and (not row.question or row.due_at <= iso(at))
+                if not (row.is_step or row.child)
+                and (not row.question or row.due_at <= iso(at))
             ]
+            children = [row for row in rows if row.child]
+            for row in children:
+                actions["children ended"] += await self._child(context, job, index, row)
             told = [await self._step(job, index, row, at) for row in due]
             woken = await self._wake(context, job, index, ends)
             actions["waits ended"] += woken
             actions["questions told"] += sum(told)
             # Entries of answered questions wake no chunk, and may fill more than one
             # read. Entries that a read returns again are of chunks of a newer version.
-            if not (due or ends) or rows == before:
+            if not (due or ends or children) or rows == before:
                 break
             before = rows
         steps = [moment(row.due_at) - at for row in rows if row.question]
@@ -121,6 +126,17 @@ class Waits:
             late = min(delay_s, MAX_WAIT_IN_QUEUE_S)
             await self.rt.work.send(messages, to=job.queue, delay_s=late)
         return len(woken)
+
+    async def _child(
+        self, context: PassContext, job: Job, index: WaitIndex, row: WaitRow
+    ) -> int:
+        """Wake the chunk whose child has ended; else drop the entry."""
+        woken = await wake_for_child(self.rt, job, row.chunk, row.child, row.due_at)
+        if not woken:
+            await index.drop(job.ref, [row])
+            return 0
+        context.quiet.wake(job.ref, keys.group_of(row.chunk))
+        return 1
 
     async def _step(self, job: Job, index: WaitIndex, row: WaitRow, now: float) -> int:
         """Take one step of a question; an entry without its question is removed."""

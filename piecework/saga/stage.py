@@ -136,6 +136,7 @@ def context_of_run(ctx: Context[Any]) -> Iterator[Context[Any]]:
     ctx.caller.functions.by_key.clear()
     ctx.caller.slept.clear()
     ctx.caller.asked.clear()
+    ctx.caller.mapped.clear()
     try:
         yield own
     finally:

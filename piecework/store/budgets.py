@@ -60,10 +60,13 @@ class Budgets:
         return await self.table.get(keys.BREAKERS_PK, keys.budget_sk(tenant))
 
     async def of_job(self, job: Job) -> Budget | None:
-        """Read the budget of a job with the cap of its submit; None: it has none."""
+        """Read the budget of a job with the cap of its submit; None: it has none.
+
+        The calls of a child spend the budget of the job at the top.
+        """
         if not job.budget:
             return None
-        return replace(await self.read(key_of_job(job.ref)), requested=job.budget)
+        return replace(await self.read(key_of_job(job.payer)), requested=job.budget)
 
     async def write(self, key: BudgetKey, seen: int, budget: Budget) -> Reply:
         """Write the budget that follows the one with `seq` = `seen`."""

@@ -78,7 +78,7 @@ SET_OWNER = (
     " receive_count = :receive_count, renewals = :zero, code_version = :code_version"
 )
 #: What a wait has left on the chunk.
-WAIT = "retry_at, blocked_on, due_at, question"
+WAIT = "retry_at, blocked_on, due_at, question, child"
 START_ATTEMPT = f"{SET_OWNER} ADD fence :one, attempts :one REMOVE {WAIT}"
 START_RECOVERY = f"{SET_OWNER} ADD fence :one, recoveries :one REMOVE {WAIT}"
 

@@ -29,6 +29,7 @@ from piecework.domain.retention import DAY_S
 from piecework.domain.states import JobStatus
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
+from piecework.store.children import end_entry
 from piecework.store.deletions import expiry_mark, expiry_removal
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
@@ -179,6 +180,7 @@ class JobTransitions:
             *closing(self.table, job),
             *([expiry_mark(self.table, job.ref, listed_at)] if listed_at else []),
             *self._after_end(job, now, {"status": target, **facts}),
+            *end_entry(self.table, job, now),
             *deliveries,
         ]
 

@@ -69,23 +69,9 @@ class Jobs:
 
     async def create(self, ref: JobRef, facts: dict[str, Any]) -> Job | None:
         """Create a job as SUBMITTING; return None, or the existing job of that name."""
-        now = iso(self.clock())
-        meta = {
-            "status": JobStatus.SUBMITTING,
-            "gen": 1,
-            "created_at": now,
-        }
-        writes = [
-            self._put(ref.pk, keys.META_SK, {**meta, "job": ref.job, **facts}),
-            active_mark(self.table, ref, "Put"),
-            self.table.item_write(
-                "Put",
-                keys.jobs_pk(ref.tenant),
-                keys.jobs_sk(now, ref.job),
-                item={"job": ref.job, "pipeline": facts["pipeline"]},
-            ),
-        ]
-        reply = await self.table.transact(writes)
+        reply = await self.table.transact(
+            creation(self.table, ref, facts, self.clock())
+        )
         if isinstance(reply, Written):
             return None
         return await self.read(ref)
@@ -279,6 +265,25 @@ class Jobs:
 
 
 # ── items that are created together with others ───────────────────────────────
+
+
+def creation(
+    table: Table, ref: JobRef, facts: dict[str, Any], now: float
+) -> list[ItemWrite]:
+    """Return the writes that create a job as SUBMITTING, for one transaction."""
+    at = iso(now)
+    meta = {"status": JobStatus.SUBMITTING, "gen": 1, "created_at": at}
+    row = {**meta, "job": ref.job, **facts}
+    return [
+        table.item_write("Put", ref.pk, keys.META_SK, condition=NEW, item=row),
+        active_mark(table, ref, "Put"),
+        table.item_write(
+            "Put",
+            keys.jobs_pk(ref.tenant),
+            keys.jobs_sk(at, ref.job),
+            item={"job": ref.job, "pipeline": facts["pipeline"]},
+        ),
+    ]
 
 
 def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:

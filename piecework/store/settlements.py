@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.child import LOOK_S
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     ANSWER,
     CHANGED_CODE,
+    CHILD_JOB,
     NO_STAGE_CODE,
     PAUSE,
     STORE,
@@ -28,6 +30,7 @@ from piecework.domain.outcome import (
     Cancelled,
     DeadLettered,
     Deferred,
+    Mapped,
     Paused,
     Released,
     Retry,
@@ -39,6 +42,7 @@ from piecework.resilience.breaker import OPEN_CODE
 from piecework.resilience.retry import BUDGET_CODE, EARLY_CODE
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
+from piecework.store.children import child_writes
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.dead_letters import open_mark
 from piecework.store.outbox import webhooks_of
@@ -65,7 +69,7 @@ OWN_COUNTERS = {
 #: The counters of outages, by what they block.
 OUTAGE_COUNTERS = {STORE: "outages", WORKER: "exhaustions"}
 #: The ends of claims that wait for something other than a breaker or another attempt.
-ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking"}
+ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking", "mapping"}
 
 
 @dataclass(slots=True)
@@ -240,6 +244,39 @@ class Settlements:
         if question.facts is not None:
             writes.append(question_put(self.table, claim, question.facts))
         return await self._write(claim, ChunkStatus.WAITING, writes)
+
+    async def map(self, claim: Claim, mapped: Mapped, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because a stage maps; refund the attempt.
+
+        The child is created in the same transaction, or it is checked that it has not
+        ended. If it has ended since it was read, the chunk is due at once.
+        """
+        child = mapped.child
+        writes = await self._map_wait(claim, mapped, LOOK_S, calls)
+        also = child_writes(self.table, claim, child, self.clock())
+        reply = await self.table.transact([*writes, *also])
+        if isinstance(reply, Written):
+            return True
+        if 0 in reply.refused:
+            return self._was_ours(claim, ChunkStatus.WAITING, reply)
+        writes = await self._map_wait(claim, mapped, 0.0, calls)
+        return await self._write(claim, ChunkStatus.WAITING, writes)
+
+    async def _map_wait(
+        self, claim: Claim, mapped: Mapped, delay: float, calls: Calls
+    ) -> list[ItemWrite]:
+        counted = counted_as(claim)
+        more = UNTRIED if mapped.pivot_untried else ""
+        return await self._wait(
+            claim,
+            "blocked_on = :child_job, child = :child,"
+            f" {counted} = {counted} - :one{more}",
+            {"one": 1, "child_job": CHILD_JOB, "child": mapped.child.job},
+            delay,
+            calls,
+            "mapping",
+            entered=(iso(self.clock() + delay), {}),
+        )
 
     async def dead_letter(
         self,
@@ -418,6 +455,10 @@ class Settlements:
             reply = await self.table.transact(writes)
         if isinstance(reply, Written):
             return True
+        return self._was_ours(claim, status, reply)
+
+    def _was_ours(self, claim: Claim, status: ChunkStatus, reply: Refused) -> bool:
+        """Return whether an earlier copy of the write was applied."""
         item = reply.item or {}
         ours = (
             item.get("fence") == claim.fence and item.get("claim_token") == claim.token

@@ -117,6 +117,9 @@ _CHUNK: Final = {
     "chunk.asking": event(
         "a claim ended: a stage asks a person", f"{_CLAIM_END} question until"
     ),
+    "chunk.mapping": event(
+        "a claim ended: a stage waits for a child job", f"{_CLAIM_END} child"
+    ),
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",

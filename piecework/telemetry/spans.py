@@ -132,6 +132,7 @@ CLAIM_ENDS: Final = MappingProxyType(
         "chunk.paused": "paused",
         "chunk.sleeping": "sleeping",
         "chunk.asking": "asking",
+        "chunk.mapping": "mapping",
         "chunk.cancelled": "cancelled",
         "chunk.dead_lettered": "dead-lettered",
         "lease.lost": "lease lost",

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -23,6 +23,7 @@ from piecework.context import Context, Results
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
+from piecework.domain.map_rows import MapRows
 from piecework.domain.moments import moment
 from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import (
@@ -31,13 +32,20 @@ from piecework.domain.outcome import (
     Cancelled,
     DeadLettered,
     Deferred,
+    Mapped,
     Outcome,
     Retry,
     Sleeping,
     Succeeded,
 )
 from piecework.domain.payload import encode_payload, read_payload
-from piecework.domain.protocols import MissingChunk, StoredResult, WaitRequestedError
+from piecework.domain.protocols import (
+    ChildEnd,
+    MissingChunk,
+    RowFailure,
+    StoredResult,
+    WaitRequestedError,
+)
 from piecework.idempotency.stores import MemoryIdempotency
 from piecework.pipelines import JOIN, Pipeline, Stage
 from piecework.resilience.retry import RetryTime
@@ -49,6 +57,8 @@ from piecework.testing.faults import ChunkFaults, Fault, never_happened
 from piecework.testing.memory_records import (
     Answers,
     MemoryCheckpoints,
+    MemoryChildren,
+    MemoryChildResults,
     MemoryJobResults,
     MemoryJournal,
     MemoryQuestions,
@@ -121,47 +131,112 @@ async def run_in_memory(
         AssertionError: A fault happened nowhere; its name may be misspelt.
         Exception: The join raised it.
     """
-    pipeline = as_pipeline(pipeline)
-    run, rng = MemoryRun(), Random(seed)
-    limits = RecoveryLimits(max_attempts, lambda: now, rng)
+    limits = RecoveryLimits(max_attempts, lambda: now, Random(seed))
     operations = MemoryIdempotency(clock=limits.clock)
-    stored, missing = [], []
-    happened, stopped = set[Fault](), set[str]()
-
-    def chunk_of(number: int) -> MemoryChunk:
-        known = ChunkFaults(faults), MemoryQuestions(answers), operations
-        return MemoryChunk(pipeline, number, limits, run, *known, allow_unstable_keys)
-
-    for number, given in enumerate(payloads):
-        written = encode_payload(pipeline.payload, given, f"payload {number}")
-        payload = read_payload(pipeline.payload, written)
-        label = pipeline.label(payload) if pipeline.label else ""
-        key = read_order_key(pipeline.ordered_by, payload, f"payload {number}")
-        if key in stopped:
-            run.outcomes[number] = Cancelled(pipeline.stages[0].name)
-            missing.append(MissingChunk(number, label, "CANCELLED", STOPPED_CODE))
-            continue
-        chunk = chunk_of(number)
-        outcome, checkpoints = await chunk.run(payload)
-        happened |= chunk.faults.happened.keys()
-        run.outcomes[number] = outcome
-        if isinstance(outcome, Succeeded):
-            stage = pipeline.stages[pipeline.result_index]
-            text = {**checkpoints.completed, pipeline.stages[-1].name: outcome.value}
-            stored.append(StoredResult(number, label, text[stage.name]))
-            run.results[number] = values.decode(stage.run, text[stage.name])
-        else:
-            missing.append(_missing(number, label, outcome))
-            stopped |= {key} - {""}
-    if pipeline.join is not None:
-        function: Callable[..., Any] = pipeline.join
-        chunk, join = chunk_of(keys.JOIN_CHUNK), Stage(function, name=JOIN)
-        value = await chunk.join(join, MemoryJobResults(stored, missing, run.artifacts))
-        happened |= chunk.faults.happened.keys()
-        run.join_value = values.decode(pipeline.join, value)
-    if never := [fault for fault in faults if fault not in happened]:
+    parts = (limits, faults, answers, operations, allow_unstable_keys)
+    job = MemoryJob(as_pipeline(pipeline), MemoryRun(), *parts)
+    await job.run_all([(payload, "") for payload in payloads])
+    if never := [fault for fault in faults if fault not in job.happened]:
         raise AssertionError(never_happened(never))
-    return run
+    return job.run
+
+
+@dataclass(slots=True)
+class MemoryJob:
+    """One job of a run in memory: the one that was asked for, or a child.
+
+    Attributes:
+        lineage: The pipelines above it, that of the job that was asked for first.
+        happened: The faults that happened in its chunks and those of its children.
+    """
+
+    pipeline: Pipeline
+    run: MemoryRun
+    limits: RecoveryLimits
+    faults: Sequence[Fault]
+    answers: Answers
+    operations: MemoryIdempotency
+    allow_unstable_keys: bool
+    name: str = "memory"
+    lineage: Sequence[str] = ()
+    happened: set[Fault] = field(default_factory=set)
+    stored: list[StoredResult] = field(default_factory=list)
+    missing: list[RowFailure] = field(default_factory=list)
+
+    async def run_all(self, given: Sequence[tuple[BaseModel, str]]) -> None:
+        """Run payloads, each with its label if it is known, then the join."""
+        pipeline, stopped = self.pipeline, set[str]()
+        for number, (payload, label) in enumerate(given):
+            written = encode_payload(pipeline.payload, payload, f"payload {number}")
+            read = read_payload(pipeline.payload, written)
+            shown = pipeline.label(read) if pipeline.label else label
+            key = read_order_key(pipeline.ordered_by, read, f"payload {number}")
+            if key in stopped:
+                self.run.outcomes[number] = Cancelled(pipeline.stages[0].name)
+                lost = RowFailure(number, shown, "CANCELLED", STOPPED_CODE, "")
+                self.missing.append(lost)
+            elif not await self.run_one(number, shown, read):
+                stopped |= {key} - {""}
+        await self.run_join()
+
+    async def run_one(self, number: int, label: str, payload: BaseModel) -> bool:
+        """Run one chunk to its end; return whether it has a result."""
+        chunk, stages = self.chunk_of(number), self.pipeline.stages
+        outcome, checkpoints = await chunk.run(payload)
+        self.happened |= chunk.faults.happened.keys()
+        self.run.outcomes[number] = outcome
+        if not isinstance(outcome, Succeeded):
+            self.missing.append(_missing(number, label, outcome))
+            return False
+        stage = stages[self.pipeline.result_index]
+        text = {**checkpoints.completed, stages[-1].name: outcome.value}[stage.name]
+        self.stored.append(StoredResult(number, label, text))
+        self.run.results[number] = values.decode(stage.run, text)
+        return True
+
+    async def run_join(self) -> None:
+        """Run the join, if the pipeline has one."""
+        function: Callable[..., Any] | None = self.pipeline.join
+        if function is None:
+            return
+        chunk, join = self.chunk_of(keys.JOIN_CHUNK), Stage(function, name=JOIN)
+        missing = [
+            MissingChunk(each.row, each.label, each.status, each.code)
+            for each in self.missing
+        ]
+        results = MemoryJobResults(self.stored, missing, self.run.artifacts)
+        value = await chunk.join(join, results)
+        self.happened |= chunk.faults.happened.keys()
+        self.run.join_value = values.decode(function, value)
+
+    def chunk_of(self, number: int) -> MemoryChunk:
+        """Return a chunk that has not run yet."""
+        known = ChunkFaults(self.faults), MemoryQuestions(self.answers), self.operations
+        children = MemoryChildren(self.run_child, self.pipeline.name, self.lineage)
+        whole = (self.limits, self.run, *known, children, self.allow_unstable_keys)
+        return MemoryChunk(self.pipeline, self.name, number, *whole)
+
+    async def run_child(self, name: str, rows: MapRows) -> ChildEnd:
+        """Run the rows of a child; its calls count as those of the whole run."""
+        run = MemoryRun(sent=self.run.sent, paid=self.run.paid)
+        child = replace(
+            self,
+            pipeline=cast("Pipeline", rows.pipeline),
+            run=run,
+            name=name,
+            lineage=[*self.lineage, self.pipeline.name],
+            stored=[],
+            missing=[],
+        )
+        model = rows.pipeline.payload
+        given = [
+            (read_payload(model, row.payload), row.label) async for row in rows.inputs()
+        ]
+        await child.run_all(given)
+        status = "FAILED" if not child.stored else "PARTIAL"
+        status = status if child.missing else "SUCCEEDED"
+        results = MemoryChildResults(child.stored, child.missing)
+        return ChildEnd(status, len(child.stored), results)
 
 
 @dataclass(slots=True)
@@ -169,12 +244,14 @@ class MemoryChunk:
     """One chunk of a run in memory, over all its attempts."""
 
     pipeline: Pipeline
+    job: str
     number: int
     limits: RecoveryLimits
     whole: MemoryRun
     faults: ChunkFaults
     questions: MemoryQuestions
     operations: MemoryIdempotency
+    children: MemoryChildren
     allow_unstable_keys: bool = False
     #: The seconds that its stages slept: no time passes in a run in memory.
     slept_s: float = 0.0
@@ -242,7 +319,7 @@ class MemoryChunk:
             "pipeline": self.pipeline.name,
             "stages": self.pipeline.names,
             "tenant": "memory",
-            "job": "memory",
+            "job": self.job,
             "chunk": self.number,
             "caller": _caller(journal, self),
             "log": quiet_log(),
@@ -253,7 +330,7 @@ class MemoryChunk:
         worker = asyncio.create_task(work)
         self.faults.worker = worker
         try:
-            end: T | Sleeping | Asking = await worker
+            end: T | Sleeping | Asking | Mapped = await worker
         except WaitRequestedError as request:
             if isinstance(request.wait, Deferred):  # no other version claims a chunk
                 raise
@@ -263,6 +340,9 @@ class MemoryChunk:
                 worker.cancel()
                 raise
             self.faults.killed = False
+            return None
+        if isinstance(end, Mapped):
+            await self.children.run(end.child.job)
             return None
         if isinstance(end, Sleeping | Asking):
             self.wait(end)
@@ -309,14 +389,15 @@ def _caller(journal: MemoryJournal, chunk: MemoryChunk) -> Caller:
         attempts=attempts,
         equal_calls=EqualCalls(attempts, chunk.operations),
         questions=chunk.questions,
+        children=chunk.children,
     )
 
 
-def _missing(chunk: int, label: str, outcome: Outcome) -> MissingChunk:
+def _missing(chunk: int, label: str, outcome: Outcome) -> RowFailure:
     match outcome:
         case DeadLettered(failure):
-            return MissingChunk(chunk, label, "DEAD", failure.code)
+            return RowFailure(chunk, label, "DEAD", failure.code, failure.message)
         case Retry(failure) | Deferred(failure):
-            return MissingChunk(chunk, label, "WAITING", failure.code)
+            return RowFailure(chunk, label, "WAITING", failure.code, failure.message)
         case _:
-            return MissingChunk(chunk, label, "CANCELLED", "")
+            return RowFailure(chunk, label, "CANCELLED", "", "")

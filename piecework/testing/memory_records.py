@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from piecework.answers import encode_answer
 from piecework.calls.unstable import KeyWatch, Site
+from piecework.domain.child import ChildStart, lineage_below
 from piecework.domain.effect import Effect
 from piecework.domain.happened import EffectEnd, KnownEffect
+from piecework.domain.map_rows import MapRows, RowPipeline
+from piecework.domain.outcome import Mapped
 from piecework.domain.protocols import (
     AlreadyDone,
     Called,
+    ChildEnd,
     MissingChunk,
     Proceed,
+    RowFailure,
     StoredResult,
     Unknown,
+    WaitRequestedError,
+    cannot_map,
 )
 from piecework.domain.question import Question, QuestionRow, QuestionState
 from piecework.errors import ErrorEnvelope
@@ -197,6 +211,67 @@ class MemoryQuestions:
         found = QuestionRow({**row.item, **facts})
         self.rows[found.stage, found.name] = found
         return found
+
+
+@dataclass(slots=True)
+class MemoryChildren:
+    """The children of a chunk: each runs once, when the chunk waits for it.
+
+    Attributes:
+        start: Runs the rows of a child to their end.
+        pipeline, lineage: That of the chunk, and those above it.
+    """
+
+    start: Callable[[str, MapRows], Awaitable[ChildEnd]]
+    pipeline: str
+    lineage: Sequence[str]
+    asked: dict[str, MapRows] = field(default_factory=dict)
+    ended: dict[str, ChildEnd] = field(default_factory=dict)
+
+    def pipeline_of(self, name: str) -> RowPipeline[Any]:
+        """Refuse: no stage of a run in memory has a process of its own."""
+        raise cannot_map(name)
+
+    async def find(self, job: str, stage: str, rows: MapRows) -> ChildEnd:
+        """Return the end of a child, or wait for it.
+
+        Raises:
+            WaitRequestedError: It has not run yet.
+            UsageError: `pipeline.map.cycle`, `pipeline.map.too_deep`.
+        """
+        if (end := self.ended.get(job)) is not None:
+            return end
+        lineage_below(self.pipeline, self.lineage, rows.pipeline.name)
+        if job not in self.asked:
+            self.asked[job] = await rows.copy()
+        start = ChildStart(job, rows.pipeline.name, stage, rows.count)
+        raise WaitRequestedError(Mapped(start))
+
+    async def run(self, job: str) -> None:
+        """Run the child that the chunk waits for."""
+        rows = self.asked.pop(job)
+        try:
+            self.ended[job] = await self.start(job, rows)
+        finally:
+            rows.close()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChildResults:
+    """What the rows of a child have become."""
+
+    stored: Sequence[StoredResult]
+    missing: Sequence[RowFailure]
+
+    async def results(self) -> AsyncIterator[StoredResult]:
+        """Yield each result."""
+        for result in self.stored:
+            yield result
+
+    async def failures(self) -> AsyncIterator[RowFailure]:
+        """Yield each row without a result."""
+        for failure in self.missing:
+            yield failure
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from piecework.domain.outcome import ANSWER, PAUSE, TIMER
+from piecework.domain.outcome import ANSWER, CHILD_JOB, PAUSE, TIMER
 from piecework.domain.question import QuestionState
 from piecework.domain.states import ChunkStatus as C
 from piecework.domain.states import JobStatus as J
@@ -31,10 +31,19 @@ QUESTION_TRANSITIONS = {
 }
 #: It is asked again, in the next generation of its chunk.
 ASKED_AGAIN = "Q4"
+#: Those between a child and its parent.
+CHILD_TRANSITIONS = {
+    "started": "H0",
+    "woken": "H1",
+    "cancelled": "H2",
+    "paused": "H3",
+    "resumed": "H4",
+}
 TRANSITIONS = [
     *CHUNK_TRANSITIONS,
     *JOB_TRANSITIONS,
     *sorted([*QUESTION_TRANSITIONS.values(), ASKED_AGAIN]),
+    *CHILD_TRANSITIONS.values(),
 ]
 
 
@@ -71,7 +80,7 @@ def running_transitions(old: Item, new: Item) -> list[str]:
         return ["C14"]
     if after == C.WAITING and new.get("blocked_on") == PAUSE:
         return ["C15"]
-    if after == C.WAITING and new.get("blocked_on") in {TIMER, ANSWER}:
+    if after == C.WAITING and new.get("blocked_on") in {TIMER, ANSWER, CHILD_JOB}:
         return ["C16"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []

@@ -31,6 +31,7 @@ from pydantic import BaseModel
 
 from piecework import telemetry
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.loading import with_mapped
 from piecework.pipelines import Pipeline
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator.client import Client, Done, Failed, JobHandle
@@ -185,7 +186,7 @@ class Run(Generic[R]):
         aws = InProcessAws(settings)
         if memory is not None:
             await memory.go_on(aws, self.pipeline, source, digest, say)
-        pipelines = {self.pipeline.name: self.pipeline}
+        pipelines = with_mapped([self.pipeline])
         async with worker_beside(aws, pipelines, modules_of(self.pipeline)) as running:
             try:
                 yield aws, running

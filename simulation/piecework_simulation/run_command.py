@@ -26,7 +26,7 @@ from piecework.domain.job import Job
 from piecework.domain.states import ChunkStatus
 from piecework.domain.unstable_key import UnstableKey
 from piecework.errors import UsageError
-from piecework.loading import load_pipeline
+from piecework.loading import load_pipeline, with_mapped
 from piecework.pipelines import Pipeline
 from piecework.resilience.lanes import parse_override
 from piecework.runtime import EMBEDDED_ACCOUNT, Runtime, connect
@@ -359,7 +359,7 @@ async def start_worker(
 ) -> AsyncIterator[tuple[Runtime, RunningWorker]]:
     """Run a worker on AWS of one kind; yield a runtime beside it, and the worker."""
     pipeline = wanted.pipeline
-    pipelines, names = {pipeline.name: pipeline}, [wanted.name.partition(":")[0]]
+    pipelines, names = with_mapped([pipeline]), [wanted.name.partition(":")[0]]
     if aws is Aws.IN_PROCESS:
         bucket = settings.bucket(EMBEDDED_ACCOUNT, DEFAULT_REGION)
         models = InProcessAws(settings, bucket)

@@ -10,7 +10,16 @@ import pytest
 from pydantic import BaseModel
 
 import piecework
-from piecework import Dependency, PermanentError, Usage, UsageError, pipeline
+from piecework import (
+    Context,
+    Dependency,
+    PermanentError,
+    Pipeline,
+    Stage,
+    Usage,
+    UsageError,
+    pipeline,
+)
 from piecework.client import Done, Failed
 from piecework_simulation.state.file import opened
 
@@ -119,3 +128,30 @@ async def test_a_spent_budget_ends_the_run_and_a_higher_one_goes_on(
     assert all(isinstance(each, Failed) for each in less.failed)
     more = await piecework.run(squares, ROWS, state=state, budget_tokens=90)
     assert (len(more.done), sorted(asked)) == (6, list(range(6)))
+
+
+class Batch(BaseModel):
+    rows: list[Row]
+
+
+async def total(ctx: Context[Batch]) -> int:
+    found = await ctx.map(squares, ctx.payload.rows)
+    return sum([each.value.value async for each in found])
+
+
+totals = Pipeline("totals", payload=Batch, stages=[Stage(total)])
+
+
+async def test_a_stage_maps_rows_and_a_run_that_was_left_pays_for_none_again(
+    tmp_path: Path,
+) -> None:
+    """Only the parent is named: the worker has the pipeline of its children, too."""
+    batches = [Batch(rows=ROWS[:3]), Batch(rows=ROWS[3:])]
+    state = tmp_path / "run.state"
+    held.append(5)
+    async with aclosing(aiter(piecework.run(totals, batches, state=state))) as items:
+        assert await anext(items) == Done(0, "row 1", 5)
+    held.clear()
+    ran = await piecework.run(totals, batches, state=state)
+    assert ran.values == [5, 50]
+    assert sorted(asked) == [0, 1, 2, 3, 4, 5, 5]

@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework_examples.quickstart import Paragraph, word_count
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from tests.infra.image.container import Container, entry_point, health_check, start
 from tests.infra.image.context import copied

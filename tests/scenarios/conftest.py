@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import structlog
+from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
 from piecework.domain.budget import NO_CAP, Cap
@@ -39,7 +40,7 @@ from piecework_simulation.driver.processes import read_inputs
 from piecework_simulation.in_process import InProcessAws
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
-from tests.scenarios import command_line, pipelines
+from tests.scenarios import command_line, mapping, pipelines
 from tests.scenarios.virtual_worker import start_worker
 from tests.virtual_time import VIRTUAL
 
@@ -68,6 +69,10 @@ ALL = {
         pipelines.faxing_late,
         pipelines.selling,
         pipelines.selling_past_pivot,
+        mapping.leaves,
+        mapping.trees,
+        mapping.forests,
+        mapping.needy,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.
@@ -151,7 +156,7 @@ class Scenario:
     async def submit(
         self,
         pipeline: Pipeline,
-        items: Sequence[pipelines.Item],
+        items: Sequence[BaseModel],
         job: str = "job-1",
         deadline_s: float | None = None,
         tolerate: str = "0",

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.manifest import read_manifest
 from piecework.reconciler.loop import Reconciler
 from piecework_orchestrator.reading.job_documents import job_document
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
 from tests.scenarios.conftest import Scenario

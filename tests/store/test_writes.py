@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.store import (
+    test_children,
     test_chunks,
     test_deadlines,
     test_job_transitions,
@@ -19,6 +20,7 @@ from tests.store.conftest import Store, Stutter
 from tests.store.table import Case
 
 NOUNS = (
+    test_children,
     test_chunks,
     test_deadlines,
     test_job_transitions,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from piecework.domain.chunk import Chunk
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.outcome import CHANGED_CODE, NO_STAGE_CODE
@@ -27,7 +28,6 @@ from piecework.pipelines import Pipeline
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.reading.job_documents import Document, explain, require_job
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from verification.deployments.changes import Deployment
 from verification.deployments.fleet import Fleet, world

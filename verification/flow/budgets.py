@@ -100,7 +100,7 @@ class Spending:
         """Start the calls of one worker."""
         log: Any = Silent()
         fleet = FleetBudgets(self.record, name, clock, rng, log, self.pause)
-        slots, budgets = CallLimiter(64), JobBudgets(fleet, JOB, self.cap)
+        slots, budgets = CallLimiter(64), JobBudgets(fleet, JOB, self.cap, JOB)
         calls = (self.chunk(rng, slots, budgets) for _ in range(AT_ONCE))
         return fleet, [asyncio.create_task(each) for each in calls]
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from aiohttp import web
 
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline
@@ -33,7 +34,6 @@ from piecework_orchestrator.demo.processes import (
     isolated_environ,
 )
 from piecework_orchestrator.embedded import deploy, environment, server
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from verification.flow.calling import (
     A_SECOND,

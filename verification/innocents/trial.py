@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from piecework.domain.chunk import Chunk
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
 from piecework.domain.refs import JobRef
@@ -24,7 +25,6 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from tests.scenarios.guilty import guilty
 from tests.scenarios.pipelines import Item

@@ -21,13 +21,13 @@ from piecework import (
     named_call,
 )
 from piecework.domain.chunk import Chunk
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.job import Job
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.completion import all_chunks
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_worker.process import serve
 from piecework_worker.services import open_services

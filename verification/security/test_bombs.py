@@ -10,10 +10,10 @@ import pytest
 
 from piecework.aws.objects import OBJECT_LIMIT, Objects
 from piecework.domain import values
+from piecework.domain.chunk_input import LABEL_LENGTH, clean_label
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.errors.codes import ErrorClass
 from piecework.errors.envelope import MESSAGE_LIMIT
-from piecework_orchestrator.submit.intake.chunk import LABEL_LENGTH, clean_label
 
 GIGABYTE = 1 << 30
 

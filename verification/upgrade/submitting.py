@@ -6,10 +6,10 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.refs import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from tests.scenarios.pipelines import Item, counting
 

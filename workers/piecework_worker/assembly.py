@@ -36,6 +36,7 @@ from piecework.store.effects import EffectLedger
 from piecework.store.idempotency import TableIdempotency
 from piecework.store.journal import PATIENCE_S, CallJournal, TableResponses
 from piecework.store.questions import ChunkQuestions
+from piecework_worker.children import ChunkChildren
 from piecework_worker.claim_state import ClaimState
 from piecework_worker.lease import Lease
 from piecework_worker.services import WorkerServices
@@ -153,6 +154,9 @@ def build_run(
         goes_direct=bool(job.lane),
         responses=TableResponses(table, claim.ref.tenant, clock, log),
         questions=questions,
+        children=ChunkChildren(
+            rt, claim, job, services.intake.pipelines, services.intake.code_versions
+        ),
         effect_drain=state.drain,
     )
     return ChunkRun(

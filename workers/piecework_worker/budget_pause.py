@@ -9,6 +9,7 @@ from piecework.domain.pause import Pause
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
+from piecework.jobs.children import follow_children
 from piecework.resilience.budget import BudgetKey
 from piecework.runtime import Runtime
 from piecework_worker.cancel_poller import apply_status
@@ -36,6 +37,7 @@ async def pause_for_budget(
             if await rt.transitions.pause(job, pause, also):
                 log = renewer.log
                 telemetry.emit(log, "budget.spent", job=ref.job, message=pause.message)
+                await follow_children(rt, ref)
             job = await jobs.fresh(ref)
         if job is not None:
             leases = renewer.leases.values()

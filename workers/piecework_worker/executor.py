@@ -32,13 +32,17 @@ from piecework.domain.outcome import (
     CompensationResult,
     DeadLettered,
     Deferred,
+    Mapped,
     Outcome,
     Paused,
     Succeeded,
 )
 from piecework.domain.protocols import ClaimLostError
+from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import SchemaTooNewError, StoreError
+from piecework.jobs.children import tell_parent
+from piecework.jobs.fan_out import fan_out
 from piecework.jobs.order import unblock_next
 from piecework.jobs.tolerance import stop_if_exceeded
 from piecework.pipelines import Pipeline
@@ -145,6 +149,7 @@ async def execute(
                 )
                 with services.slots.freed():
                     delay = await settle(chunk_run, job, rt, services.settlements)
+                    await follow_children_of(chunk_run, job, rt)
                 if isinstance(chunk_run.outcome, Deferred):
                     await intake.notes.blocked(job, chunk_run.outcome)
                 if chunk_run.difference:
@@ -162,6 +167,21 @@ async def execute(
             )
         cancelled = chunk_run.calls_after_cancel is not None
         return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
+
+
+async def follow_children_of(chunk_run: ChunkRun, job: Job, rt: Runtime) -> None:
+    """Fan out the child that a claim has started; tell the parent of one that ended.
+
+    A reconciler does what a worker that dies has left.
+    """
+    outcome, ref = chunk_run.outcome, chunk_run.claim.ref
+    with suppress(StoreError):
+        if isinstance(outcome, Mapped) and outcome.child.facts is not None:
+            child = await rt.jobs.read(JobRef(ref.tenant, outcome.child.job))
+            if child is not None and not child.sent_at:
+                await fan_out(rt, child)
+        if chunk_run.certificate is not None and job.parent is not None:
+            await tell_parent(rt, ref.of)
 
 
 async def follow(

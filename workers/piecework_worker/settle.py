@@ -14,6 +14,7 @@ import structlog
 from piecework import telemetry
 from piecework.domain import keys
 from piecework.domain.call_record import pack_for_row, read_records
+from piecework.domain.child import LOOK_S
 from piecework.domain.job import Job
 from piecework.domain.kept_call import pack_kept
 from piecework.domain.ladder import Climb
@@ -23,6 +24,7 @@ from piecework.domain.outcome import (
     Cancelled,
     DeadLettered,
     Deferred,
+    Mapped,
     Outcome,
     Paused,
     Released,
@@ -56,6 +58,8 @@ SETTLE_ATTEMPTS = 7
 DEFERRED_FROM = 5
 #: Seconds between two of these writes, at most: `RETRY_S` doubled each time.
 RETRY_S = 1.0
+#: The outcomes after which another claim of the chunk follows.
+GOES_ON = Retry | Deferred | Released | Paused | Sleeping | Asking | Mapped
 #: The attribute of a chunk that has the records of its calls.
 ROW = "call_records"
 
@@ -126,13 +130,15 @@ async def settle_once(
             return max(until - rt.clock(), 0.0)
         case Asking(question):
             return max(moment(question.until) - rt.clock(), 0.0)
+        case Mapped():
+            return LOOK_S
         case Released() | Paused():
             return 0.0
         case _:
             return None
 
 
-async def write(  # noqa: PLR0911 -- one return for each outcome
+async def write(  # noqa: C901, PLR0911 -- one return for each outcome
     chunk_run: ChunkRun, job: Job, rt: Runtime, settlements: Settlements
 ) -> bool:
     """Settle the claim in one write; return whether the claim was still owned."""
@@ -170,6 +176,8 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
             return await settlements.sleep(claim, sleeping, calls=calls)
         case Asking() as asking:
             return await settlements.ask(claim, asking, calls=calls)
+        case Mapped() as mapped:
+            return await settlements.map(claim, mapped, calls=calls)
 
 
 async def keep_calls(chunk_run: ChunkRun, rt: Runtime) -> None:
@@ -316,14 +324,10 @@ def emit_end(chunk_run: ChunkRun, seconds: float) -> None:
         facts |= {"cause": own.get("cause", ""), "recovery": own.get("recovery", "")}
     emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
     in_doubt = chunk_run.ledger.in_doubt
-    if in_doubt and not isinstance(
-        chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping | Asking
-    ):
+    if in_doubt and not isinstance(chunk_run.outcome, GOES_ON):
         telemetry.emit(log, "chunk.effects_in_doubt", effects=in_doubt)
     compensated = chunk_run.checkpoints.compensated
-    if compensated and not isinstance(
-        chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping | Asking
-    ):
+    if compensated and not isinstance(chunk_run.outcome, GOES_ON):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)
         telemetry.emit(log, "chunk.compensated", stages=stages, failed=failed)
@@ -331,7 +335,7 @@ def emit_end(chunk_run: ChunkRun, seconds: float) -> None:
         emit_job_finished(chunk_run.certificate, log)
 
 
-def emit_outcome(
+def emit_outcome(  # noqa: C901 -- one case for each outcome
     outcome: Outcome,
     attempts: int,
     facts: Mapping[str, Any],
@@ -369,6 +373,8 @@ def emit_outcome(
         case Asking(question):
             facts = {**facts, "question": question.name, "until": question.until}
             telemetry.emit(log, "chunk.asking", **facts)
+        case Mapped(child):
+            telemetry.emit(log, "chunk.mapping", child=child.job, **facts)
         case Cancelled():
             telemetry.emit(log, "chunk.cancelled", **facts)
         case DeadLettered(failure, compensation):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from piecework.domain.budget import Cap, parse_cap
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.keys import TENANT_LIMIT, is_name
 from piecework.domain.moments import iso
 from piecework.domain.spans import is_span
@@ -22,7 +23,6 @@ from piecework_orchestrator.reading.times import (
     parse_span,
     require_future,
 )
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.limits import printable_name
 from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.rows import row_chunks

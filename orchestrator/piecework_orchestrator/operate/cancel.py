@@ -9,6 +9,7 @@ from piecework.domain.refs import JobRef
 from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.cancellation import sweep
+from piecework.jobs.children import follow_children
 from piecework.jobs.fan_out import Progress
 from piecework.runtime import Runtime
 
@@ -58,6 +59,7 @@ async def cancel(
     if job.status is JobStatus.CANCELLING:
         on_recorded(job)
         await sweep(rt, job, progress)
+        await follow_children(rt, ref)
     if compensate and not job.compensates_on_cancel:
         message = f"Job {ref.job} was cancelled without compensation."
         raise UsageError(message, code="job.cancel.without_compensation")

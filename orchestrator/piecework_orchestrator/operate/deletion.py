@@ -6,6 +6,7 @@ from piecework.domain.job import Job
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
+from piecework.jobs.children import open_children
 from piecework.jobs.deletion import delete_job, sweep_again
 from piecework.jobs.fan_out import Progress
 from piecework.runtime import Runtime
@@ -31,8 +32,8 @@ async def delete(
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_deletable`: the job has not ended;
-            `cli.reason.missing`.
+        UsageError: `job.state.not_deletable`: the job, a child or its parent has not
+            ended; `cli.reason.missing`.
     """
     require_reason(ref.job, reason)
     deletions = Deletions(rt.table, rt.clock)
@@ -43,12 +44,33 @@ async def delete(
         if job.status is JobStatus.DELETING:
             await delete_job(rt, job, progress)
         elif job.status.ended:
+            await require_family_ended(rt, job)
             await deletions.begin(job, actor, reason)
         else:
             message = f"Job {ref.job} is {job.status}: it cannot be deleted."
             raise UsageError(message, code="job.state.not_deletable")
     message = f"Job {ref.job} does not exist."
     raise NotFoundError(message, code="job.record.not_found")
+
+
+async def require_family_ended(rt: Runtime, job: Job) -> None:
+    """Require that no child of a job runs, and that its parent does not need it.
+
+    Raises:
+        UsageError: `job.state.not_deletable`.
+    """
+    family = await open_children(rt, job.ref)
+    parent = None if job.parent is None else await rt.jobs.read(job.parent)
+    if parent is not None and parent.status.is_open:
+        family.append(parent)
+    if family:
+        other = family[0]
+        what = "parent" if other.ref == job.parent else "child"
+        message = (
+            f"Job {job.ref.job} cannot be deleted: its {what} {other.ref.job} is "
+            f"{other.status}."
+        )
+        raise UsageError(message, code="job.state.not_deletable")
 
 
 async def lost_letters(rt: Runtime, job: str) -> str:

@@ -7,6 +7,7 @@ from piecework.domain.pause import Pause, PauseCode
 from piecework.domain.refs import JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
+from piecework.jobs.children import follow_children, is_paused_by_parent
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job
 from piecework.jobs.pipeline_pauses import require_running_pipeline
@@ -35,6 +36,7 @@ async def pause(rt: Runtime, ref: JobRef, *, actor: str, reason: str) -> Job:
         if job.status is not JobStatus.RUNNING:
             break
         if await rt.transitions.pause(job, Pause(PauseCode.OPERATOR, reason, actor)):
+            await follow_children(rt, ref)
             return await rt.jobs.read(ref) or job
     if job is None:
         raise not_found(ref)
@@ -61,19 +63,25 @@ async def resume(
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_paused`, `job.pipeline.paused`.
+        UsageError: `job.state.not_paused`, `job.pipeline.paused`,
+            `job.parent.paused`.
     """
     job = await rt.jobs.read(ref)
     if job is None:
         raise not_found(ref)
     if job.pause is not None:
         await require_running_pipeline(rt, job)
+    if is_paused_by_parent(job):
+        message = f"Job {ref.job} is paused with its parent {job.parent_job}."
+        step = f"`piecework jobs resume {job.parent_job}`"
+        raise UsageError(message, code="job.parent.paused", next_step=step)
     if not await resume_job(rt, job, actor, reason, progress):
         message = f"Job {ref.job} is {job.status}: it is not paused."
         step = f"See `piecework jobs show {ref.job}`."
         if job.status.ended:
             step = f"`piecework jobs retry {ref.job} --reason 'why'`"
         raise UsageError(message, code="job.state.not_paused", next_step=step)
+    await follow_children(rt, ref)
     return await rt.jobs.read(ref) or job
 
 

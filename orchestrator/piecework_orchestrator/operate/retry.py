@@ -19,9 +19,10 @@ from typing import Any
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.child import PARENT_CANCELLED_CODE
 from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.job import SUBMIT_TIMEOUT_S, Job
+from piecework.domain.job import DEADLINE_CODE, SUBMIT_TIMEOUT_S, Job
 from piecework.domain.moments import iso, moment
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
@@ -35,6 +36,7 @@ from piecework.jobs.fan_out import (
     pause_with_pipeline,
 )
 from piecework.runtime import Runtime
+from piecework.store.children import children_of
 from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import OPEN, Closing, is_open
@@ -129,6 +131,7 @@ async def retry(
     if request.again is not None:
         request.again.check()
         require_stage(job, request.again.stage)
+    await retry_children(rt, job, request)
     to_reopen, damaged, _ = await find_to_reopen(rt, job, request)
     if unreadable is None:
         for letter in damaged:
@@ -140,6 +143,23 @@ async def retry(
         unreadable += left
     reopened, gen = await reopen(rt, job, to_reopen, request, "retried")
     return len(reopened), gen
+
+
+async def retry_children(rt: Runtime, job: Job, request: RetryRequest) -> None:
+    """Retry the children that were cancelled with a job, before the job itself.
+
+    Its stages find them at work then. A child that was reopened after the cancel of its
+    parent is not cancelled by it again. If this command dies, a second one continues.
+    """
+    async for row in children_of(rt.table, job.ref):
+        child = await rt.jobs.read(row.ref(job.ref))
+        if child is None or child.status is not JobStatus.CANCELLED:
+            continue
+        if child.cancel_code in {PARENT_CANCELLED_CODE, DEADLINE_CODE}:
+            below = RetryRequest(
+                *(child.ref, request.actor, request.reason, request.deadline)
+            )
+            await retry(rt, below, [])
 
 
 async def find_to_reopen(

@@ -73,6 +73,10 @@ JOB_FACTS = (
     "kept_at",
     "priority",
     "sample_chunks",
+    "parent_job",
+    "parent_chunk",
+    "parent_stage",
+    "root_job",
     "manifest",
     "manifest_sha256",
 )
@@ -253,13 +257,16 @@ async def budget_facts(rt: Reading, job: Job) -> Document:
     # Imported here: a command that shows a job without a budget does not load it.
     from piecework.resilience.limits import micros
     from piecework.store.budgets import Budgets
+    from piecework.store.children import has_children
     from piecework.store.paid import paid_by
 
     budget = await Budgets(rt.table, rt.clock, rt.table.rng).of_job(job)
     if budget is None:
         return {}
     lost = budget.uncertain(micros(rt.clock()))
-    paid = await paid_by(rt.table, job) if lost else None
+    alone = job.parent is None and not await has_children(rt.table, job.ref)
+    # The record of this job lacks the calls of the others that spend the budget.
+    paid = await paid_by(rt.table, job) if lost and alone else None
     return {"budget": budget_document(budget, rt.clock(), paid)}
 
 
@@ -294,6 +301,8 @@ def pause_command(job: Mapping[str, Any]) -> str:
     pause = job["pause"]
     if pause["code"] == PauseCode.PIPELINE:
         return f"piecework pipelines resume {job['pipeline']}"
+    if pause["code"] == PauseCode.PARENT:
+        return f"piecework jobs resume {job['parent_job']}"
     if pause["code"] != PauseCode.BUDGET:
         return f"piecework jobs resume {job['job']}"
     if pause.get("until"):

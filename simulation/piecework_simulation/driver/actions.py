@@ -21,6 +21,10 @@ from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.limited_pipeline import metering
+from piecework_simulation.driver.mapping_pipeline import (
+    in_children,
+    moved,
+)
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.faults import DEPLOYED
 from piecework_simulation.engine.world import QUEUES, World
@@ -85,6 +89,7 @@ class Workload:
         payloads: Draws the payloads of one job.
         enlarge: Returns a payload whose stages return large values; None: there are no
             such payloads.
+        also: The pipelines that its stages map.
         stubs: Maps each function that would use the network to its replacement.
         ordered_by: The order keys of some of its jobs; None: no job is ordered.
     """
@@ -94,6 +99,7 @@ class Workload:
     stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     enlarge: Callable[[BaseModel], BaseModel] | None = None
     ordered_by: Callable[[Any], str | int | None] | None = None
+    also: Sequence[Pipeline] = ()
 
 
 @dataclass(slots=True)
@@ -168,6 +174,25 @@ class ScheduleDriver:
                 self.provider.input_faults[ref.tenant, ref.job, number] = fault
         return payloads
 
+    def draw_children(
+        self, ref: JobRef, pipeline: Pipeline, payloads: list[BaseModel]
+    ) -> tuple[Pipeline, list[BaseModel]]:
+        """Let the rows of some jobs run in children; the faults of inputs go along.
+
+        The generator is one of its own: the other draws of a seed stay as they were.
+        """
+        if self.fleet.deployment is not None:
+            return pipeline, payloads
+        rng = Random(f"{self.world.rng.getstate()[1][:3]} {ref.job}")
+        above, batches = in_children(pipeline, payloads, rng)
+        faults = self.provider.input_faults
+        if above is not pipeline:
+            for number in range(len(payloads)):
+                fault = faults.pop((ref.tenant, ref.job, number), None)
+                if fault is not None and number < len(batches):
+                    faults[ref.tenant, ref.job, number] = moved(fault, above)
+        return above, batches
+
     async def drive_job(self, ref: JobRef, deadline_at: float) -> None:
         """Submit a job, then run the drawn operator commands on it."""
         rng, faults, fleet = self.world.rng, self.world.faults, self.fleet
@@ -179,9 +204,10 @@ class ScheduleDriver:
         apart = Random()
         apart.setstate(rng.getstate())
         priority, sample = apart.choice(PRIORITIES), 0
-        pipeline, ordered = work.pipeline, False
-        if work.ordered_by is not None and apart.random() < ORDERED_SHARE:
-            pipeline, ordered = replace(pipeline, ordered_by=work.ordered_by), True
+        pipeline, payloads = self.draw_children(ref, work.pipeline, payloads)
+        draws = work.ordered_by is not None and apart.random() < ORDERED_SHARE
+        if ordered := draws and pipeline is work.pipeline:
+            pipeline = replace(pipeline, ordered_by=work.ordered_by)
         else:
             sample = apart.choice(SAMPLES)
         budget = draw_budget(apart)

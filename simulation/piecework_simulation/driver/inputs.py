@@ -16,12 +16,13 @@ from piecework.dependency import bare
 from piecework.domain.identity import function_text
 from piecework.domain.payload import read_payload
 from piecework.errors import UsageError
-from piecework.loading import load_pipeline
+from piecework.loading import load_pipeline, with_mapped
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 from piecework_simulation.driver.actions import Workload
 from piecework_simulation.driver.fallback_pipeline import planning
 from piecework_simulation.driver.limited_pipeline import metering
+from piecework_simulation.driver.mapping_pipeline import BELOW, MAPPING
 from piecework_simulation.driver.pipelines import Item, counting, milling, travel
 from piecework_simulation.driver.shared_pipeline import sharing
 from piecework_simulation.driver.simulated_pipeline import instrument_pipeline
@@ -65,7 +66,10 @@ def load_workloads(inputs: Inputs) -> Sequence[Workload]:
     def draw(rng: Random) -> Sequence[BaseModel]:
         return rng.choices(payloads, k=rng.randint(1, MAX_CHUNKS))
 
-    return [Workload(instrument_pipeline(pipeline), draw, stubs)]
+    also = with_mapped([pipeline])
+    del also[pipeline.name]
+    below = [instrument_pipeline(each) for each in also.values()]
+    return [Workload(instrument_pipeline(pipeline), draw, stubs, also=below)]
 
 
 async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
@@ -197,7 +201,8 @@ def workload(
 ) -> Workload:
     """Return the workload of a built-in pipeline; some of its jobs are ordered."""
     watched = instrument_pipeline(pipeline)
-    return Workload(watched, payloads, enlarge=enlarge, ordered_by=order_key)
+    also = [*MAPPING.values(), *BELOW.values()]
+    return Workload(watched, payloads, enlarge=enlarge, ordered_by=order_key, also=also)
 
 
 WORKLOADS = (

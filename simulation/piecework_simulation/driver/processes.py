@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from piecework.context import Context
 from piecework.domain.budget import NO_CAP, Cap
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.keys import TENANT_LIMIT, tenant_limit
 from piecework.domain.order_key import read_order_key
 from piecework.domain.payload import write_payload
@@ -50,7 +51,6 @@ from piecework_orchestrator.operate.pause import pause, resume
 from piecework_orchestrator.operate.retry import RetryRequest, retry
 from piecework_orchestrator.operate.run_again import RunAgain
 from piecework_orchestrator.reading.selection import Filter
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.deployments import Deployment
 from piecework_simulation.driver.input_faults import CHILD

@@ -102,7 +102,8 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
     invariants = Invariants(world)
     stubs = {old: new for work in workloads for old, new in work.stubs.items()}
     provider = Provider(world, invariants.report_violation, stubs)
-    pipelines = {work.pipeline.name: work.pipeline for work in workloads}
+    known = [each for work in workloads for each in (work.pipeline, *work.also)]
+    pipelines = {pipeline.name: pipeline for pipeline in known}
     invariants.pivots.pivots = {n: p.pivot_name for n, p in pipelines.items()}
     invariants.letters.compensable = {
         n: frozenset(s.name for s in p.stages if s.compensate)

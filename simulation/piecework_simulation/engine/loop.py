@@ -129,8 +129,15 @@ class Loop(asyncio.AbstractEventLoop):
         if process.dead or process.frozen:
             return
         process.frozen = True
+        process.frozen_until = self.moment + seconds
         self._not_runnable(process)
-        self.call_later(seconds, self.thaw, process, context=context_of(self.world))
+        context = context_of(self.world)
+        self.call_later(seconds, self._end_freeze, process, context=context)
+
+    def _end_freeze(self, process: Process) -> None:
+        """Continue a process, unless it was frozen anew since."""
+        if self.moment >= process.frozen_until:
+            self.thaw(process)
 
     def thaw(self, process: Process) -> None:
         """Continue a frozen process; it does not learn that it was frozen."""

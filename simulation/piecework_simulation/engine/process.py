@@ -20,6 +20,7 @@ class Process:
     Attributes:
         offset: Seconds by which its wall clock is wrong.
         thawed_at: The moment at which it went on after a freeze.
+        frozen_until: The moment at which its last freeze ends.
         fuse: Callbacks until a fault happens to it; 0: none will.
         tenant: The tenant that a command acts for; empty: it serves all.
         on_death: Called in the world's context once the process has ended.
@@ -34,6 +35,7 @@ class Process:
     dead: bool = False
     frozen: bool = False
     thawed_at: float = -inf
+    frozen_until: float = -inf
     on_death: Callable[[], None] = lambda: None
     on_blocked: Callable[[str, str], None] = lambda *_: None
     ready: deque[Callback] = field(default_factory=deque)

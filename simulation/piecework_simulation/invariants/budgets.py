@@ -56,6 +56,7 @@ class BudgetInvariants:
     Attributes:
         allowed: What the calls of each job may use beyond its cap.
         cancelling: The jobs that are being cancelled.
+        payers: The job whose budget the calls of a child spend.
     """
 
     world: World
@@ -63,6 +64,7 @@ class BudgetInvariants:
     caps: dict[str, int] = field(default_factory=dict)
     allowed: Counter[str] = field(default_factory=Counter)
     cancelling: set[str] = field(default_factory=set)
+    payers: dict[str, str] = field(default_factory=dict)
     answers: dict[str, dict[str, Answer]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -74,7 +76,10 @@ class BudgetInvariants:
             self.cancelling.add(job_pk)
         else:
             self.cancelling.discard(job_pk)
-        if "budget_tokens" in new:
+        if "root_job" in new:
+            above = job_pk.rpartition("#J#")[0]
+            self.payers[job_pk] = f"{above}#J#{new['root_job']}"
+        elif "budget_tokens" in new:
             self.caps[job_pk] = max(new["budget_tokens"], self.caps.get(job_pk, 0))
 
     def check_write(self, change: Change) -> None:
@@ -109,7 +114,7 @@ class BudgetInvariants:
         job_pk = keys.job_pk(call.scope.tenant, call.scope.job)
         undoes = keys.is_compensation_stage(call.scope.stage)
         if undoes or job_pk in self.cancelling or call.dependency.lookup:
-            self.allowed[job_pk] += call.estimate
+            self.allowed[self.payers.get(job_pk, job_pk)] += call.estimate
 
     def check_answer(self, call: OutgoingCall, owner: str, value: Any) -> None:
         """Count an answer that a living worker has received.
@@ -117,6 +122,7 @@ class BudgetInvariants:
         `owner`: the worker that has the claim of the chunk.
         """
         job_pk = keys.job_pk(call.scope.tenant, call.scope.job)
+        job_pk = self.payers.get(job_pk, job_pk)
         process = PROCESS.get(None)
         if job_pk not in self.caps or not call.estimate:
             return

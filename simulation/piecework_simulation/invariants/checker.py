@@ -30,6 +30,7 @@ from piecework_simulation.coverage import (
 )
 from piecework_simulation.invariants.acts import ActInvariants
 from piecework_simulation.invariants.budgets import BudgetInvariants
+from piecework_simulation.invariants.children import ChildInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
 from piecework_simulation.invariants.lanes import LaneInvariants
@@ -86,6 +87,7 @@ class Invariants:
     budgets: BudgetInvariants = field(init=False)
     questions: QuestionInvariants = field(init=False)
     streams: StreamInvariants = field(init=False)
+    children: ChildInvariants = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the checks of what is not a chunk, a job or a breaker."""
@@ -93,6 +95,9 @@ class Invariants:
             self.world, self.report_violation, self.transitions
         )
         self.acts = ActInvariants(self.report_violation)
+        self.children = ChildInvariants(
+            self.report_violation, self.jobs, self.chunks, self.transitions
+        )
         self.streams = StreamInvariants(self.report_violation, self.world.now)
         self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)
@@ -183,6 +188,7 @@ class Invariants:
         if job_pk not in self.jobs:
             self.report_violation(f"I14: {checker.name} has no job")
         checker.check_write(old, new)
+        self.children.check_chunk(job_pk, old, new)
         if old is not None and new["fence"] > old["fence"] and self.world.sender:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
@@ -253,6 +259,7 @@ class Invariants:
         old = self.jobs.get(change.pk)
         new = from_item(change.new)
         self.jobs[change.pk] = new
+        self.children.check_job(change.pk, old, new)
         self.pauses.check_job(change.pk, new)
         self.budgets.check_job(change.pk, new)
         was = old["status"] if old else None
@@ -399,7 +406,8 @@ def is_swept(job: Mapping[str, Any], chunk: Mapping[str, Any]) -> bool:
 
 def waits_for_another(item: Item, chunks: Mapping[int, ChunkInvariants]) -> bool:
     """Return whether a chunk is behind one of its order key that is not at its end."""
-    before = chunks.get(item.get("blocked_by", -1))
+    # Without the attribute: the number of the join, which waits for no chunk.
+    before = chunks.get(item["blocked_by"]) if "blocked_by" in item else None
     is_behind = before is not None and before.item["status"] not in ENDED
     return is_behind and "cancel_requested_at" not in item
 

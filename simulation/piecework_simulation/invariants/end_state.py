@@ -32,6 +32,7 @@ def check_final_state(world: World, invariants: Invariants) -> None:
     """Compare the tables, the objects and the recorded history with each other."""
     for pk, meta in invariants.jobs.items():
         check_job(world, invariants, pk, meta)
+    invariants.children.check_end()
     invariants.letters.check(current_chunks(invariants))
     jobs = [invariants.chunk_name(pk, 0) for pk in invariants.jobs]
     for text in foreign_objects(world.s3.names(BUCKET), jobs):

@@ -11,15 +11,27 @@ from piecework.domain import keys
 from piecework.domain.job import Job
 from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus, JobStatus
-from piecework.jobs.fan_out import SENDERS, batched, gather_limited
+from piecework.jobs.children import tell_parent
+from piecework.jobs.fan_out import SENDERS, batched, fan_out, gather_limited
 from piecework.jobs.pausing import open_chunks
 from piecework.runtime import Runtime
+from piecework.store.children import children_of
 from piecework.store.completion import all_chunks, read_chunk
 
 
 async def go_on(rt: Runtime, job: Job) -> None:
-    """Free the leases of the dead process, and send the message of each open chunk."""
+    """Free the leases of the dead process, and send the message of each open chunk.
+
+    The same for the children of the job, and what they owed to each other.
+    """
     if job.status.ended:
+        await tell_parent(rt, job.ref)
+        return
+    async for row in children_of(rt.table, job.ref):
+        if (child := await rt.jobs.read(row.ref(job.ref))) is not None:
+            await go_on(rt, child)
+    if job.parent is not None and not job.sent_at:
+        await fan_out(rt, job)
         return
     await free_leases(rt, job)
     join_ref = job.ref.chunk(keys.JOIN_CHUNK)

@@ -259,6 +259,13 @@ async def require_safe(job: Job, rows: Rows, now: float, target: Runtime) -> Non
     for reason, step in unsafe(job, rows.effects, now):
         message = f"The run of job {job.ref.job} cannot be pushed: {reason}."
         raise UsageError(message, code=REFUSED_CODE, next_step=step)
+    if any(str(row["sk"]).startswith(keys.CHILD_PREFIX) for row in rows.own):
+        message = (
+            f"The run of job {job.ref.job} cannot be pushed: its stages have started "
+            "child jobs, which would be paid for again there."
+        )
+        step = "Let the run end here: type the line of `piecework run` again."
+        raise UsageError(message, code=REFUSED_CODE, next_step=step)
     for row in rows.shared:
         known = await target.table.get(row["pk"], row["sk"], any_version=True)
         if known is not None and known != row:

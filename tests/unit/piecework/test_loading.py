@@ -179,3 +179,16 @@ def test_a_module_beside_the_documents_does_not_replace_a_library(
     with pytest.raises(ModuleNotFoundError), naming_extras():
         importlib.import_module("pw_not_installed")
     assert importlib.import_module("pw_not_installed").PLANTED
+
+
+def test_a_pipeline_brings_those_that_its_stages_map(modules: Path) -> None:
+    written(modules, "pw_below", line("below", "leaves"))
+    head = f"{HEAD}import pw_below\nfrom pw_below import below as named\n"
+    stages = [
+        "async def one(ctx): return await ctx.map(named, [])",
+        "async def two(ctx): return await ctx.map(here, [])",
+        line("here", "twigs"),
+        "top = Pipeline('tops', payload=Clause, stages=[Stage(one), Stage(two)])",
+    ]
+    module = written(modules, "pw_above", *stages, head=head)
+    assert set(load_pipelines([f"{module}:top"])) == {"tops", "leaves", "twigs"}

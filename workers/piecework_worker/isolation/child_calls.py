@@ -32,6 +32,8 @@ from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
 from piecework.domain.kept_call import Keeps, arguments_text, beginning
+from piecework.domain.map_rows import MapRows
+from piecework.domain.protocols import ChildEnd
 from piecework.domain.question import Ask
 from piecework.domain.result_types import result_schema, result_type
 from piecework.errors import PermanentError, PieceworkError
@@ -39,6 +41,7 @@ from piecework.errors.classify import classify, refused_answer
 from piecework.errors.payload_redaction import texts
 from piecework.idempotency.strategies import KnownOperation
 from piecework.resilience.retry import Answered
+from piecework_worker.isolation.child_maps import PagedResults, parts_of, read_end
 from piecework_worker.isolation.messages import (
     AskPerson,
     Attempt,
@@ -48,6 +51,9 @@ from piecework_worker.isolation.messages import (
     CancelCall,
     DependencySpec,
     Estimate,
+    MapEnd,
+    MapPart,
+    MapRead,
     Progress,
     Sleep,
     error_from_fault,
@@ -259,7 +265,36 @@ class ChildCalls:
         """
         number = self.new_wait()
         self.channel.send(AskPerson(number, ask))
+        return await self.answer_of(number)
+
+    async def map(self, _: CallScope, rows: MapRows) -> tuple[str, ChildEnd]:
+        """Send the rows of a child job; the worker ends this process unless it ended.
+
+        Raises:
+            RuntimeError: The stage has ended; a leftover task of it maps.
+            PieceworkError: As `Children.find`.
+        """
+        number = self.new_wait()
+        async for part in parts_of(rows):
+            self.channel.send(MapPart(number, rows.pipeline.name, part))
+        self.channel.send(MapEnd(number, rows.pipeline.name, rows.digest))
+        text = await self.answer_of(number)
+        return read_end(text, PagedResults(functools.partial(self.read_map, number)))
+
+    async def read_map(self, of: int, reader: int, failures: bool) -> tuple[int, str]:  # noqa: FBT001 -- of `PagedResults`
+        """Return the number of a reading, and its next page."""
+        number = self.new_wait()
+        self.channel.send(MapRead(number, of, reader or number, failures))
+        return reader or number, await self.answer_of(number)
+
+    async def answer_of(self, number: int) -> str:
+        """Return the answer of a wait.
+
+        Raises:
+            Exception: The error of the wait.
+        """
         answer = await self.waits[number]
+        del self.waits[number]
         if answer.fault is not None:
             raise error_from_fault(answer.fault, self.raised)
         return answer.value or "null"
@@ -302,6 +337,10 @@ class ChildCalls:
     async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Run work that the worker would not interrupt; here a death interrupts it."""
         return await work
+
+    def note_read(self, _: str) -> None:
+        """Report progress: the worker has kept what it sent."""
+        self.progress()
 
     def progress(self) -> None:
         """Report progress to the worker, from any thread."""

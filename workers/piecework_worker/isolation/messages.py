@@ -233,6 +233,50 @@ class AskPerson:
     kind: Literal["ask"] = "ask"
 
 
+#: The label, the order key and the payload of a row.
+Row: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MapPart:
+    """Some rows of a `ctx.map`, whose `MapEnd` follows."""
+
+    call: int
+    pipeline: str
+    rows: list[Row]
+    kind: Literal["map_part"] = "map_part"
+
+
+@dataclass(frozen=True, slots=True)
+class MapEnd:
+    """The stage maps the rows of these parts; the result comes if the child has ended.
+
+    `digest`: the hash of the rows.
+    """
+
+    call: int
+    pipeline: str
+    digest: str
+    kind: Literal["map_end"] = "map_end"
+
+
+@dataclass(frozen=True, slots=True)
+class MapRead:
+    """The stage reads what the rows have become; the result is a page of them.
+
+    Attributes:
+        of: The number of the `MapEnd`.
+        reader: The number of the first `MapRead` of one reading, which has its place.
+        failures: Whether it reads the rows without a result, or those with one.
+    """
+
+    call: int
+    of: int
+    reader: int
+    failures: bool
+    kind: Literal["map_read"] = "map_read"
+
+
 @dataclass(frozen=True, slots=True)
 class CancelCall:
     """The stage no longer waits for a call."""
@@ -357,6 +401,9 @@ Message: TypeAlias = (
     | Call
     | Sleep
     | AskPerson
+    | MapPart
+    | MapEnd
+    | MapRead
     | CancelCall
     | Attempt
     | CancelAttempt

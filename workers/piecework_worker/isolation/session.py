@@ -16,7 +16,7 @@ from typing import Any
 from piecework.calls.call import call_key
 from piecework.context import Context
 from piecework.domain.protocols import WaitRequestedError
-from piecework.errors import PermanentError
+from piecework.errors import PermanentError, StateError, UsageError
 from piecework.resilience.retry import answer_of
 from piecework_worker.isolation.messages import (
     AskPerson,
@@ -25,6 +25,9 @@ from piecework_worker.isolation.messages import (
     CallResult,
     CancelCall,
     CancelStage,
+    MapEnd,
+    MapPart,
+    MapRead,
     Message,
     Progress,
     Run,
@@ -34,6 +37,7 @@ from piecework_worker.isolation.messages import (
 )
 from piecework_worker.isolation.process import Child, blocked_error, killed_error
 from piecework_worker.isolation.remote_call import ChildAttempts, RemoteCall
+from piecework_worker.isolation.session_maps import SessionMaps
 from piecework_worker.loop_watchdog import PARTS
 
 
@@ -59,11 +63,13 @@ class Session:
     heard: int = 0
     blocked: bool = False
     requested_wait: WaitRequestedError | None = None
+    maps: SessionMaps = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the run's attempts."""
         drain = self.ctx.caller.effect_drain
         self.attempts = ChildAttempts(self.child, lambda: drain.draining)
+        self.maps = SessionMaps(self.ctx)
 
     async def run(self, request: Run) -> StageResult:
         """Return the stage's result, once no call of it is in flight.
@@ -116,6 +122,7 @@ class Session:
 
     def close(self) -> None:
         """Stop reading; attempts that would be retried are abandoned."""
+        self.maps.close()
         if self.reading is not None:
             self.reading.cancel()
         self.attempts.abandon_all("has ended its stage")
@@ -150,7 +157,11 @@ class Session:
                 task.add_done_callback(
                     lambda task: self.on_call_done(message.call, task)
                 )
-            case Sleep() | AskPerson() if not self.attempts.stage_cancelled:
+            case MapPart():
+                self.maps.add(message)
+            case Sleep() | AskPerson() | MapEnd() | MapRead() if (
+                not self.attempts.stage_cancelled
+            ):
                 task = asyncio.create_task(self.wait(message))
                 self.calls[message.call] = task
                 task.add_done_callback(
@@ -189,7 +200,7 @@ class Session:
         finally:
             self.child.channel.send(answer)
 
-    async def wait(self, asked: Sleep | AskPerson) -> None:
+    async def wait(self, asked: Sleep | AskPerson | MapEnd | MapRead) -> None:
         """Wait through the Caller, and tell the child if the wait is over.
 
         Raises:
@@ -199,10 +210,12 @@ class Session:
         try:
             if isinstance(asked, Sleep):
                 await ctx.caller.sleep_until(ctx.scope, asked.until, asked.name)
-            else:
+            elif isinstance(asked, AskPerson):
                 value = await ctx.caller.wait_for(ctx.scope, asked.ask)
                 answer = CallResult(asked.call, value=value)
-        except PermanentError as error:
+            else:
+                answer = CallResult(asked.call, value=await self.maps.answer(asked))
+        except (PermanentError, UsageError, StateError) as error:
             answer = CallResult(asked.call, fault=fault_from_error(error, "runtime"))
         self.child.channel.send(answer)
 

@@ -31,7 +31,7 @@ def job_columns(now: float, *, tags: bool) -> list[Column]:
         Column("JOB", "job"),
         Column("STATUS", status_text),
         Column("DONE", progress_text, right=True),
-        Column("PIPELINE", "pipeline", shrinks=True, drops=1),
+        Column("PIPELINE", pipeline_text, shrinks=True, drops=1),
         *([Column("TAGS", job_tags, folds=True, drops=1)] if tags else []),
         Column("CREATED", lambda job: format_ago(job["created_at"], now), drops=2),
         Column("TOOK", lambda job: duration_text(job, now), drops=3),
@@ -41,6 +41,11 @@ def job_columns(now: float, *, tags: bool) -> list[Column]:
 def job_tags(job: Document) -> str:
     """Return the tags of a job as text."""
     return tags_text(job.get("tags", {}))
+
+
+def pipeline_text(job: Document) -> str:
+    """Return the pipeline of a job, and whether a stage of another job started it."""
+    return f"{job['pipeline']} (child)" if job.get("parent_job") else job["pipeline"]
 
 
 def status_text(job: Document) -> str:
@@ -95,6 +100,7 @@ def job_view(job: Document, now: float) -> View:
                     ("queue", job.get("queue")),
                     ("source", job.get("source")),
                     ("tags", job_tags(job)),
+                    ("parent", parent_text(job)),
                     ("created", creation_text(job, now)),
                     ("took", duration_text(job, now)),
                     ("reopened", reopening_text(job)),
@@ -132,6 +138,16 @@ def job_view(job: Document, now: float) -> View:
         )
 
     return draw
+
+
+def parent_text(job: Document) -> str:
+    """Return which stage started a job; empty: none did."""
+    if not job.get("parent_job"):
+        return ""
+    where = f"chunk {job['parent_chunk']} of {job['parent_job']}"
+    root = job["root_job"]
+    top = f"; the budget of {root}" if root != job["parent_job"] else ""
+    return f"{where}, stage {job['parent_stage']}{top}"
 
 
 def tombstone_view(job: Document, now: float) -> View:

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel
 
+from piecework.domain.chunk_input import ChunkInput, label_of
 from piecework.domain.order_key import read_order_key
 from piecework.domain.payload import describe_payload_error, encode_payload
-from piecework.errors import PieceworkError, UsageError
-from piecework.errors.location import raised_text
+from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
-
-LABEL_LENGTH = 64
-#: Characters of a label that are read: a label function may return a whole document.
-LABEL_READ = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkInput:
-    """A chunk before its submission: a label for tables, a payload as compact JSON.
-
-    Attributes:
-        order_key: Its order key in clear; it is not stored. Empty: it has none.
-    """
-
-    label: str
-    payload: bytes
-    order_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +42,8 @@ def chunk_input(
         pipeline.payload, payload, str(location), most=limits.payload_bytes, **place
     )
     order_key = read_order_key(pipeline.ordered_by, payload, str(location), **place)
-    return ChunkInput(_label(payload, location, pipeline), encoded, order_key)
-
-
-def _label(payload: Any, location: SourceLocation, pipeline: Pipeline) -> str:
-    """Return the pipeline's label, else that of the location, for a table cell."""
-    if pipeline.label is None:
-        return clean_label(location.label)
-    try:
-        return clean_label(pipeline.label(payload)) or clean_label(location.label)
-    except PieceworkError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"The label function of pipeline {pipeline.name} {raised_text(error)} "
-            f"for {location}.",
-            code="input.label.failed",
-            next_step="Correct the function; it must return a string for any payload.",
-            origin=location.origin,
-            part=location.part,
-        ) from error
-
-
-def clean_label(text: str) -> str:
-    """Replace control characters, fold white space, and cut to `LABEL_LENGTH`."""
-    text = text[:LABEL_READ]
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else " " for c in text)
-    folded = " ".join(text.split())
-    if len(folded) > LABEL_LENGTH:
-        return folded[: LABEL_LENGTH - 1].rstrip() + "…"
-    return folded
+    label = label_of(pipeline, payload, location.label, str(location), **place)
+    return ChunkInput(label, encoded, order_key)
 
 
 def misfit_error(

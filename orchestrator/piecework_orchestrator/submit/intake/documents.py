@@ -11,16 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from piecework.domain.chunk_input import LABEL_LENGTH, ChunkInput
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
 from piecework.pipelines import Document, Pipeline
 from piecework_orchestrator.submit.intake import pdf, word
-from piecework_orchestrator.submit.intake.chunk import (
-    LABEL_LENGTH,
-    ChunkInput,
-    SourceLocation,
-    chunk_input,
-)
+from piecework_orchestrator.submit.intake.chunk import SourceLocation, chunk_input
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
 
 # ── split a document with the pipeline's function, in a thread ────────────────

@@ -15,11 +15,11 @@ from typing import Any, BinaryIO, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework.aws.objects import is_object_key
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.chunk import (
-    ChunkInput,
     SourceLocation,
     chunk_input,
     misfit_error,

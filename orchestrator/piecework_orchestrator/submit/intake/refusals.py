@@ -10,13 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from piecework.domain.chunk_input import ChunkInput, clean_label
 from piecework.domain.payload import refused_payload
 from piecework.errors import PieceworkError, UsageError
-from piecework_orchestrator.submit.intake.chunk import (
-    ChunkInput,
-    SourceLocation,
-    clean_label,
-)
+from piecework_orchestrator.submit.intake.chunk import SourceLocation
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
 from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 

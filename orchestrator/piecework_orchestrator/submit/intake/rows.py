@@ -7,14 +7,11 @@ from functools import partial
 
 from pydantic import BaseModel
 
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.payload import describe_payload_error
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipelines import Pipeline
-from piecework_orchestrator.submit.intake.chunk import (
-    ChunkInput,
-    SourceLocation,
-    chunk_input,
-)
+from piecework_orchestrator.submit.intake.chunk import SourceLocation, chunk_input
 from piecework_orchestrator.submit.intake.columns import (
     require_read,
     require_row_read,

@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from piecework import telemetry
+from piecework.domain.chunk_input import ChunkInput
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.telemetry.emit import quiet_log
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.documents import (
     document_chunks,
     is_document,

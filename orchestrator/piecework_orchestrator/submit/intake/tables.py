@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from piecework.domain.chunk_input import ChunkInput
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.extras import naming_extras
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.chunk import (
-    ChunkInput,
     SourceLocation,
     chunk_input,
     misfit_error,

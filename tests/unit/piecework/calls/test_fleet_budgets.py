@@ -78,7 +78,7 @@ class Worker:
     def __post_init__(self) -> None:
         log: Any = Log()
         common = (self.record, "w", self.clock, Random(1), log, self.pause)
-        self.budgets = JobBudgets(FleetBudgets(*common), JOB, self.cap)
+        self.budgets = JobBudgets(FleetBudgets(*common), JOB, self.cap, JOB)
 
     def clock(self) -> float:
         return DAY + self.offset + asyncio.get_running_loop().time()
@@ -354,7 +354,7 @@ async def test_a_call_whose_budget_fails_holds_nothing() -> None:
 async def test_a_call_that_waits_alone_gets_new_room() -> None:
     worker = Worker(Record(), Cap(10))
     await worker.spend(10)
-    (shared,) = worker.budgets.of_call()
+    ((shared, _),) = worker.budgets.of_call()
     waiting = asyncio.ensure_future(shared.reserve(Amount(10), JOB, inf, waits=True))
     await asyncio.sleep(10)
     assert not waiting.done()

@@ -66,6 +66,8 @@ NOT_EXERCISED = {"limit.used", "fleet.unreadable", "webhook.failed"}
 NOT_EXERCISED |= {"dead_letters.unread", "call.key.unstable"}
 #: `tests/simulation/test_effects_left.py` has it: it needs a killed worker.
 NOT_EXERCISED |= {"effects.in_flight"}
+#: `tests/scenarios/test_mapping.py` has them: they need two jobs.
+NOT_EXERCISED |= {"child.waiting", "parent.paused", "parent.waiting"}
 
 
 @pytest.mark.parametrize(

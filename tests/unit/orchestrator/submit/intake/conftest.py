@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from pypdf import PdfReader, PdfWriter
 
 from piecework import Context, Document, Pipeline, Stage
+from piecework.domain.chunk_input import ChunkInput
 from piecework.errors import UsageError
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 
 

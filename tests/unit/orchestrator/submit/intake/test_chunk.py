@@ -10,13 +10,10 @@ from pydantic import BaseModel, Field, PrivateAttr, computed_field, model_valida
 from pydantic.types import SecretStr
 
 from piecework import PermanentError, Pipeline
+from piecework.domain.chunk_input import ChunkInput
 from piecework.domain.payload import read_payload
 from piecework.errors import UsageError
-from piecework_orchestrator.submit.intake.chunk import (
-    ChunkInput,
-    SourceLocation,
-    chunk_input,
-)
+from piecework_orchestrator.submit.intake.chunk import SourceLocation, chunk_input
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
 
 LOCATION = SourceLocation("a.md", "chunk 3", label="a.md #3")

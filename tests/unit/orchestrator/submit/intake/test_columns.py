@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from piecework import Context, Pipeline, Stage
+from piecework.domain.chunk_input import ChunkInput
 from piecework.errors import UsageError
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.rows import row_chunks
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 

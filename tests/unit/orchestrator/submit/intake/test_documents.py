@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Document, PermanentError, Pipeline
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework.domain.chunk_input import ChunkInput
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
 from tests.unit.orchestrator.submit.intake.conftest import refusal
 

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from piecework import Pipeline
+from piecework.domain.chunk_input import ChunkInput
 from piecework.errors import UsageError
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 from tests.unit.orchestrator.submit.intake.conftest import refusal

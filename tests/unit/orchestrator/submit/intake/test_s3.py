@@ -7,8 +7,8 @@ import pytest
 from aiobotocore.response import StreamingBody
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from piecework.domain.chunk_input import ChunkInput
 from piecework.errors import PieceworkError, UnreachableError, UsageError
-from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from tests.unit.orchestrator.submit.intake.conftest import refusal
 
 LINES = b'{"text":"a"}\n{"text":"b"}\n'

@@ -245,38 +245,30 @@ class Settlements:
             writes.append(question_put(self.table, claim, question.facts))
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def map(self, claim: Claim, mapped: Mapped, *, calls: Calls) -> bool:
+    async def map(self, claim: Claim, mapped: Mapped, *, calls: Calls) -> bool | None:
         """Move RUNNING -> WAITING because a stage maps; refund the attempt.
 
         The child is created in the same transaction, or it is checked that it has not
-        ended. If it has ended since it was read, the chunk is due at once.
+        ended. None: it has, since it was read, and nothing is written.
         """
-        child = mapped.child
-        writes = await self._map_wait(claim, mapped, LOOK_S, calls)
+        child, counted = mapped.child, counted_as(claim)
+        more = UNTRIED if mapped.pivot_untried else ""
+        writes = await self._wait(
+            claim,
+            "blocked_on = :child_job, child = :child,"
+            f" {counted} = {counted} - :one{more}",
+            {"one": 1, "child_job": CHILD_JOB, "child": child.job},
+            LOOK_S,
+            calls,
+            "mapping",
+        )
         also = child_writes(self.table, claim, child, self.clock())
         reply = await self.table.transact([*writes, *also])
         if isinstance(reply, Written):
             return True
         if 0 in reply.refused:
             return self._was_ours(claim, ChunkStatus.WAITING, reply)
-        writes = await self._map_wait(claim, mapped, 0.0, calls)
-        return await self._write(claim, ChunkStatus.WAITING, writes)
-
-    async def _map_wait(
-        self, claim: Claim, mapped: Mapped, delay: float, calls: Calls
-    ) -> list[ItemWrite]:
-        counted = counted_as(claim)
-        more = UNTRIED if mapped.pivot_untried else ""
-        return await self._wait(
-            claim,
-            "blocked_on = :child_job, child = :child,"
-            f" {counted} = {counted} - :one{more}",
-            {"one": 1, "child_job": CHILD_JOB, "child": mapped.child.job},
-            delay,
-            calls,
-            "mapping",
-            entered=(iso(self.clock() + delay), {}),
-        )
+        return None
 
     async def dead_letter(
         self,

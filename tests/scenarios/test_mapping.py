@@ -79,8 +79,8 @@ async def test_a_stage_that_maps_has_no_worker_and_pays_once(
         )
         codes = await findings_of(scenario, child.ref.job)
         assert codes["parent.waiting"]["next"] == "piecework jobs explain job-1"
-        listed = (await piecework("jobs", "list")).stdout
-        assert "leaves (child)" in listed
+        listed = (await piecework("jobs", "list", "-o", "json")).document
+        assert [job.get("parent_job") for job in listed] == ["job-1", None]
         shown = (await piecework("jobs", "show", child.ref.job)).stdout
         assert "chunk 0 of job-1, stage spread" in shown
     scenario.release("leaf")

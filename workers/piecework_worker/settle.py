@@ -123,7 +123,7 @@ async def settle_once(
         raise ClaimLostError
     now = asyncio.get_running_loop().time()
     emit_end(chunk_run, now - chunk_run.lease.acquired_at)
-    match outcome:
+    match chunk_run.outcome:
         case Retry(delay=delay) | Deferred(delay=delay):
             return delay
         case Sleeping(until):
@@ -177,7 +177,13 @@ async def write(  # noqa: C901, PLR0911 -- one return for each outcome
         case Asking() as asking:
             return await settlements.ask(claim, asking, calls=calls)
         case Mapped() as mapped:
-            return await settlements.map(claim, mapped, calls=calls)
+            waits = await settlements.map(claim, mapped, calls=calls)
+            if waits is not None:
+                return waits
+            # The child has ended meanwhile: the stage runs again at once.
+            at_once = Sleeping(rt.clock(), mapped.pivot_untried)
+            chunk_run.outcome = at_once
+            return await settlements.sleep(claim, at_once, calls=calls)
 
 
 async def keep_calls(chunk_run: ChunkRun, rt: Runtime) -> None:

@@ -150,9 +150,18 @@ async def retry_children(rt: Runtime, job: Job, request: RetryRequest) -> None:
 
     Its stages find them at work then. A child that was reopened after the cancel of its
     parent is not cancelled by it again. If this command dies, a second one continues.
+
+    Raises:
+        UsageError: `job.state.not_finished`: a child has not ended its cancel.
     """
     async for row in children_of(rt.table, job.ref):
         child = await rt.jobs.read(row.ref(job.ref))
+        if child is not None and child.status is JobStatus.CANCELLING:
+            message = f"Child job {row.job} of job {job.ref.job} is still CANCELLING."
+            step = (
+                f"`piecework jobs watch {row.job}`; repeat the command after its end."
+            )
+            raise UsageError(message, code="job.state.not_finished", next_step=step)
         if child is None or child.status is not JobStatus.CANCELLED:
             continue
         if child.cancel_code in {PARENT_CANCELLED_CODE, DEADLINE_CODE}:

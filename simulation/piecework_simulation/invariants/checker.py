@@ -231,7 +231,7 @@ class Invariants:
     def next_due_at(self) -> float:
         """Return the time at which the first open chunk is due; 0: one is now."""
         due = [
-            due_at(checker.item)
+            0.0 if self.children.is_over(pk, checker.item) else due_at(checker.item)
             for pk, meta in self.jobs.items()
             if not JobStatus(meta["status"]).ended
             for checker in self.chunks[pk].values()

@@ -39,17 +39,20 @@ class ChildInvariants:
         """Check that a chunk waits for no child that has ended, and count its wakes."""
         child = new.get("child")
         began = old is None or old.get("child") != child
-        if child and began and new["status"] == ChunkStatus.WAITING:
-            pk = f"{job_pk.rpartition('#J#')[0]}#J#{child}"
-            item = self.jobs.get(pk)
-            waits_long = new["redispatch_at"] > new.get("history", [{}])[-1]["to"]
-            if item is not None and waits_long and has_ended(item):
-                self.report_violation(f"I33: {job_pk} waits for {child}, which ended")
+        waits = began and new["status"] == ChunkStatus.WAITING
+        if waits and self.is_over(job_pk, new):
+            self.report_violation(f"I33: {job_pk} waits for {child}, which ended")
         if old is None or old["status"] != ChunkStatus.WAITING:
             return
         woken = old.get("blocked_on") == CHILD_JOB and "blocked_on" not in new
         if woken and new["status"] == ChunkStatus.WAITING:
             self.transitions[CHILD_TRANSITIONS["woken"]] += 1
+
+    def is_over(self, job_pk: str, chunk: Item) -> bool:
+        """Return whether a chunk waits for a child that has ended."""
+        child = chunk.get("child")
+        item = self.jobs.get(f"{job_pk.rpartition('#J#')[0]}#J#{child}")
+        return item is not None and has_ended(item)
 
     def check_job(self, pk: str, old: Item | None, new: Item) -> None:
         """Check that a child starts once, and for a chunk that waits for it."""

@@ -121,13 +121,13 @@ async def review_pause(rt: Runtime, job: Job) -> bool:
         return await resume_after_day(rt, job, pause)
     if budget is None or pause is None or budget.recounted_pause == pause.at:
         return False
-    if job.parent is not None or await has_children(rt.table, job.ref):
-        # The record of this job lacks the calls of its children: what a lost worker
-        # may have spent stays counted.
-        return False
     now = micros(rt.clock())
     uncertain = budget.uncertain(now)
     if not uncertain or budget.reserved(now):
+        return False
+    if job.parent is not None or await has_children(rt.table, job.ref):
+        # The record of this job lacks the calls of its children: what a lost worker
+        # may have spent stays counted.
         return False
     paid = await paid_by(rt.table, job)
     # A claim that was not repeated yet may have paid for calls that no record has.

@@ -107,13 +107,14 @@ def facts_of_parent(job: Job) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "deadline_at": job.deadline_at,
         "lane": job.lane,
+        "tags": dict(job.tags) or None,
         "traceparent": job.traceparent,
         "budget_tokens": job.budget.tokens,
         "budget_nano_usd": job.budget.nano_usd,
     }
     if job.priority is not Priority.NORMAL:
         facts["priority"] = job.priority
-    return {name: fact for name, fact in facts.items() if fact not in {"", None}}
+    return {name: fact for name, fact in facts.items() if fact not in ("", None)}
 
 
 async def require_room(rt: Runtime, job: Job, pipeline: str, rows: int) -> None:

@@ -7,7 +7,7 @@ the code before it did. The error on record names the call that was about to be 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,7 +73,7 @@ class Act:
         """The act as a document."""
         return {
             "stage": self.stage,
-            "called": function_words(self.function),
+            "called": function_words(self.function) if self.function else "",
             "dependency": self.dependency,
             "state": self.state or "ANSWERED",
             "effect": self.effect or str(Effect.PURE),
@@ -127,8 +127,13 @@ def stop_document(chunk: Chunk, work: Work) -> dict[str, Any]:
     }
 
 
-def counted(acts: Iterable[Act]) -> list[dict[str, Any]]:
-    """Return the kinds of acts, how many there are, and what an acceptance does."""
+def counted(
+    acts: Iterable[Act], name: str, becomes: Callable[[Act], str]
+) -> list[dict[str, Any]]:
+    """Return the kinds of acts, how many there are, and under a name what each becomes.
+
+    Times are left out: the acts of a kind have different ones.
+    """
     kinds = Counter(
         (act.stage, act.function, act.dependency, act.state, act.effect) for act in acts
     )
@@ -136,5 +141,5 @@ def counted(acts: Iterable[Act]) -> list[dict[str, Any]]:
     for kind, number in sorted(kinds.items()):
         act = Act(*kind)
         told = {n: v for n, v in act.document.items() if n != "at"}
-        found.append(told | {"number": number, "accepted": act.accepted})
+        found.append(told | {"number": number, name: becomes(act)})
     return found

@@ -15,7 +15,7 @@ from piecework.loading import load_pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_edit import read_text
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.table import Column
+from piecework_orchestrator.cli.views.acts import act_columns
 from piecework_orchestrator.operate.run_again import (
     RunAgain,
     RunAgainPreview,
@@ -46,16 +46,6 @@ RepeatOption = Annotated[
         "--repeat-effects",
         help="With --from: acts of the stages that run again may happen twice.",
     ),
-]
-
-COLUMNS = [
-    Column("STAGE", "stage"),
-    Column("CALLED", "called"),
-    Column("DEPENDENCY", "dependency", drops=1),
-    Column("STATE", "state"),
-    Column("KIND", "effect", drops=2),
-    Column("NUMBER", "number", right=True),
-    Column("IF IT RUNS AGAIN", "again", folds=True),
 ]
 
 
@@ -101,7 +91,7 @@ async def show_again(
     if not out.table:
         return found
     if found.kinds:
-        out.rows(found.kinds, COLUMNS, "")
+        out.rows(found.kinds, act_columns("IF IT RUNS AGAIN", "again"), "")
     more = "" if found.exact else "; only the first chunks were read"
     verb = "take the new value of" if wanted.value is not None else "run again from"
     mood = "would" if dry else "will"

@@ -15,7 +15,7 @@ from piecework_orchestrator.cli.options import (
 )
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
-from piecework_orchestrator.cli.table import Column
+from piecework_orchestrator.cli.views.acts import act_columns
 from piecework_orchestrator.cli.views.jobs import show_facts, stop_lines
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.operate.changes import (
@@ -25,16 +25,6 @@ from piecework_orchestrator.operate.changes import (
 )
 from piecework_orchestrator.reading.job_documents import require_job
 from piecework_orchestrator.reading.times import count
-
-COLUMNS = [
-    Column("STAGE", "stage"),
-    Column("CALLED", "called"),
-    Column("DEPENDENCY", "dependency", drops=1),
-    Column("STATE", "state"),
-    Column("KIND", "effect", drops=2),
-    Column("NUMBER", "number", right=True),
-    Column("IF ACCEPTED", "accepted", folds=True),
-]
 
 NONE_STOPPED = "newer code has stopped no chunk"
 
@@ -101,7 +91,8 @@ def show_preview(out: Output, found: dict[str, Any], mood: str) -> None:
         return
     stopped = found["waiting"] + found["dead"]
     none = "no act of an earlier claim is on record" if stopped else NONE_STOPPED
-    out.rows(found["kinds"], COLUMNS, none)
+    columns = act_columns("IF ACCEPTED", "accepted")
+    out.rows(found["kinds"], columns, none)
     if not stopped:
         return
     if found["first"] is not None:

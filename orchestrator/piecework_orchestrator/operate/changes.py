@@ -87,7 +87,9 @@ async def preview(rt: Runtime, job: Job) -> Preview:
             first = first or stop_document(chunk, work)
             read += 1
     exact = read == waiting + dead
-    return Preview(waiting, dead, counted(acts), exact, first)
+    return Preview(
+        waiting, dead, counted(acts, "accepted", lambda act: act.accepted), exact, first
+    )
 
 
 async def accept_changes(

@@ -21,8 +21,6 @@ from piecework.aws.objects import INLINE_LIMIT
 from piecework.domain import keys, values
 from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.effect import Effect
-from piecework.domain.identity import function_words
 from piecework.domain.job import Job
 from piecework.domain.refs import JobRef
 from piecework.domain.rows import StageRow
@@ -30,7 +28,7 @@ from piecework.domain.shape import Shape
 from piecework.domain.states import ChunkStatus
 from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError, UsageError
-from piecework.explain.changed import Act
+from piecework.explain.changed import Act, counted
 from piecework.explain.situation import IN_DOUBT
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
@@ -367,29 +365,8 @@ async def preview_run_again(
         except UsageError as error:
             found.refused[error.code] += 1
             found.errors.setdefault(job.ref, error)
-    found.kinds = counted(acts)
+    found.kinds = counted(acts, "again", lambda act: AGAIN[act.state])
     return found
-
-
-def counted(acts: Iterable[Act]) -> list[dict[str, Any]]:
-    """Return the kinds of acts, how many there are, and what becomes of each."""
-    kinds = Counter(
-        (act.stage, act.function, act.dependency, act.state, act.effect) for act in acts
-    )
-    return [kind_document(Act(*kind), number) for kind, number in sorted(kinds.items())]
-
-
-def kind_document(act: Act, number: int) -> dict[str, Any]:
-    """Return a kind of act as a document."""
-    return {
-        "stage": act.stage,
-        "called": function_words(act.function) if act.function else "",
-        "dependency": act.dependency,
-        "state": act.state or "ANSWERED",
-        "effect": act.effect or str(Effect.PURE),
-        "number": number,
-        "again": AGAIN[act.state],
-    }
 
 
 async def dead_chunks(

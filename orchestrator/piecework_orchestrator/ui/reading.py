@@ -105,6 +105,11 @@ class ChunkTable:
     sampled: int = 0
 
     @property
+    def is_large(self) -> bool:
+        """Whether its chunks were counted by tallies; its bill is not added up."""
+        return len(self.statuses) > MAX_READ_CHUNKS
+
+    @property
     def ended(self) -> int:
         """The number of chunks that have ended."""
         ended = {str(each) for each in ChunkStatus if each.ended}

@@ -27,8 +27,9 @@ from piecework.idempotency.strategies import (
     Strategy,
     TimeWindow,
 )
+from piecework.resilience.batching import Batching
 from piecework.resilience.breaker import CircuitBreaker
-from piecework.resilience.lanes import DIRECT, Lane
+from piecework.resilience.lanes import BATCH, DIRECT, Lane
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
 from piecework.resilience.warming import Warming
@@ -142,6 +143,7 @@ class Dependency:
             `failed`, `all` or `none`. None: as the setting `record_calls` says.
         lane: For a model, whose pure calls can wait: the cheaper tier that its requests
             ask for, and for how long. `Model(lane=…)` sets it.
+        batch: For a model in the batch lane: how it is asked. `Model(…)` sets it.
         warming: For a model: lets one request of each prefix go before the others.
             `Model(warm=True)` sets it.
         scope: For `by`: the user and the task, or a function that receives the
@@ -175,6 +177,7 @@ class Dependency:
     scope: str | Callable[..., str] = ""
     record_calls: Literal["failed", "all", "none"] | None = None
     lane: Lane = DIRECT
+    batch: Batching | None = None
     warming: Warming | None = None
 
     def __post_init__(self) -> None:
@@ -544,9 +547,11 @@ def lane_errors(dependency: Dependency) -> Iterator[str]:
     """Yield the error of a lane whose calls must not wait, or be repeated."""
     given: Any = dependency.lane
     if not isinstance(given, Lane):
-        yield f"lane is {given!r}; write Lane.direct() or Lane.flex()"
+        yield f"lane is {given!r}; write Lane.direct(), Lane.flex() or Lane.batch()"
     elif given.tier and dependency.effect is not Effect.PURE:
         yield f"a lane and Effect.{dependency.effect.name} exclude each other"
+    elif given.tier == BATCH and dependency.by is not None:
+        yield "the batch lane and `by` exclude each other"
 
 
 def function_errors(dependency: Dependency) -> list[str]:

@@ -30,6 +30,13 @@ import piecework_simulation.dev_command
 import piecework_simulation.push_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
+from piecework.domain.batch import (
+    AnswerRow,
+    AskedRow,
+    CollectorRow,
+    PlannedRow,
+    RequestRow,
+)
 from piecework.domain.child import ChildRow
 from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
@@ -174,6 +181,14 @@ ROWS: dict[str, tuple[type, str]] = {
     "A question": (QuestionRow, "WORK#<number>#QUESTION#<stage>#<name>"),
     "A wait": (WaitRow, "WAIT#<time>#<number>"),
     "A child of a job": (ChildRow, "CHILD#<job>"),
+    "A request for a batch": (RequestRow, "WORK#<number>#BATCH#<fence>#<part>"),
+    "An answer of a batch": (AnswerRow, "WORK#<number>#ANSWER#<custom id>#<fence>"),
+    "A gathered request": (
+        AskedRow,
+        "ASKED#<time>#<job>#<number>#<fence>#<part>",
+    ),
+    "A batch": (PlannedRow, "BATCH#<digest>, ENDED#<time>#<digest>"),
+    "The collector of a model": (CollectorRow, "COLLECTOR#T#<tenant>#<model>"),
     "An error": (ErrorRow, "WORK#<number>#ERROR#<gen>#<fence>"),
     "The cause of a compensation": (
         CompensationRow,

@@ -53,6 +53,7 @@ from piecework.resilience.retry import (
 if TYPE_CHECKING:
     import structlog
 
+    from piecework.calls.shared_budget import Reservation
     from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
 
@@ -163,6 +164,38 @@ class Attempts:
                     await self.sleep(delay)
         finally:
             attempts.correct_budgets(Amount())
+
+    async def take(self, call: Call) -> Answered[str] | Failed:
+        """Return the end of a call that a batch has answered: `call.lane.said`.
+
+        Nothing is sent, and nothing is counted as paid: the collector counted it when
+        it came.
+        """
+        bound = call.copied()
+        try:
+            with outside_chunk(), taking(call.lane):
+                answer = await bound(**key_argument(bound.func, ""))
+            self.counts.made += 1
+            return Answered(call.encode(answer))
+        except Exception as raised:  # noqa: BLE001 -- the caller reads the end
+            failure = call.classify(as_failure(raised), self.clock(), 0)
+            return Failed(failure, as_failure(raised))
+
+    async def reserve(self, call: Call) -> Reservation | None:
+        """Reserve the estimate of a call that a batch will answer; None: no budget.
+
+        Raises:
+            TransientError: `runtime.budget.reserved`, `runtime.budget.day_reserved`.
+            PermanentError: `runtime.budget.no_price`.
+        """
+        admission = self.admission
+        with admission.gate.waiting():
+            await admission.gate.wait()
+            budgets = await admission.binding_budgets(call.dependency)
+            if budgets is None:
+                return None
+            waits = not admission.gate.always_open
+            return await budgets.reserve(call, admission.latest_start(), waits=waits)
 
     async def _look_up_again(
         self, attempts: CallAttempts

@@ -21,8 +21,10 @@ from typing import Any, TypeVar
 from piecework import telemetry
 from piecework.answers import accepts
 from piecework.calls.attempts import Attempts
+from piecework.calls.batched import BatchedCalls, Held, said_of
 from piecework.calls.call import (
     Call,
+    CallAttempts,
     CallCounts,
     CallScope,
     call_key,
@@ -77,9 +79,15 @@ from piecework.domain.question import Ask, QuestionState
 from piecework.domain.refs import ChunkRef
 from piecework.domain.result_types import result_schema, result_type
 from piecework.domain.unstable_key import UnstableKey
-from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
+from piecework.errors import (
+    AnswerTimeoutError,
+    PermanentError,
+    StoreError,
+    TransientError,
+)
 from piecework.errors.classify import classify, mark
-from piecework.resilience.lanes import NO_ROOM_CODE
+from piecework.resilience import batching
+from piecework.resilience.lanes import BATCH, NO_ROOM_CODE
 from piecework.resilience.retry import Answered, Failed
 
 R = TypeVar("R")
@@ -111,7 +119,9 @@ class Caller:
             That is not an answer of the dependency.
         drains_effects: Whether an effect is completed although its stage is cut off.
             The stage is about to be compensated, and no effect may happen after that.
-        goes_direct: Whether no call of the job waits for room in a cheap lane.
+        goes_direct: Whether no call of the job waits in a cheap lane.
+        batched: The calls that batches answer; None: there are no batches here, and
+            such calls go direct.
     """
 
     journal: Journal
@@ -121,6 +131,7 @@ class Caller:
     equal_calls: EqualCalls
     drains_effects: Callable[[], bool] = lambda: False
     goes_direct: bool = False
+    batched: BatchedCalls | None = None
     stop_reason: (
         ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
     ) = None
@@ -236,9 +247,21 @@ class Caller:
             while left := earlier.blocking(call):
                 if self.stop_reason is not None:
                     raise self.stop_reason
-                others = self._starting or self.gate.requested > earlier.held
+                # A call that waits for a batch gives the worker up first: its answer
+                # may lead to what this one waits for.
+                others = self._makes_progress or self._batches_hold
                 if not await earlier.changed(None if others else QUIET_S):
                     raise self._stop_for_code(call.scope, would_repeat(call, left))
+
+    @property
+    def _makes_progress(self) -> bool:
+        """Whether a call of the stage is in flight, or starts."""
+        return bool(self._starting) or self.gate.requested > self.earlier.held
+
+    @property
+    def _batches_hold(self) -> bool:
+        """Whether a call of the stage waits for a batch."""
+        return self.batched is not None and self.batched.is_holding
 
     def require_asked(self, scope: CallScope) -> None:
         """Require that a stage has asked for all effects of earlier claims.
@@ -484,14 +507,15 @@ class Caller:
         Without room the chunk waits. The journal keeps since when, so that a later
         claim goes direct on time; a redrive waits anew.
         """
-        lane, name, now = call.dependency.lane, call.dependency.name, self.clock()
+        lane, now = call.dependency.lane, self.clock()
+        if lane.tier == BATCH:
+            return await self._in_batch(call, gen)
         key = f"{call.key}.room.{gen}"
         stored = self.journal.recall(key)
         since = None if stored is None else float(stored)
         taken = lane.at(since, now)
         if since is not None and not taken.tier:
-            log, waited_s = self.attempts.log, round(now - since)
-            telemetry.emit(log, "call.lane_left", dependency=name, waited_s=waited_s)
+            self._tell_left(call, round(now - since))
         end = await self._made(replace(call, lane=taken), gen)
         if not isinstance(end, Failed) or end.envelope.code != NO_ROOM_CODE:
             return end
@@ -502,6 +526,53 @@ class Caller:
         envelope = end.envelope.model_copy(update={"retry_after": wait_s})
         mark(end.error, envelope)
         return replace(end, envelope=envelope)
+
+    async def _in_batch(self, call: Call, gen: int) -> Answered[str] | Failed:
+        """Return what a batch has answered, wait for one, or make the call direct.
+
+        A row that failed counts as an attempt of the call; its retries go direct.
+
+        Raises:
+            WaitRequestedError: The chunk waits for the batch.
+        """
+        if self.batched is None or call.dependency.batch is None:
+            return await self._made(call, gen)
+        refused = f"{call.key}.refused"
+        step = self.batched.step(call, int(self.journal.recall(refused) or 0))
+        if isinstance(step, batching.Take):
+            lane = replace(call.dependency.lane, said=said_of(step))
+            end = await self.attempts.take(replace(call, lane=lane))
+            if isinstance(end, Answered):
+                return end
+            await self.journal.record(refused, str(step.fence))
+            return await self._made(call, gen) if end.envelope.retryable else end
+        if isinstance(step, batching.GoDirect):
+            self._tell_left(call, round(step.waited_s))
+            return await self._made(call, gen)
+        held = Held(call, step)
+        if isinstance(step, batching.Ask):
+            batch, bound = call.dependency.batch, call.copied()
+            body, size = batch.row_of(*bound.args, **bound.keywords)
+            if size > batch.most_row_bytes:
+                self._tell_left(call, 0)
+                return await self._made(call, gen)
+            try:
+                asked = replace(call, lane=call.dependency.lane)
+                reservation = await self.attempts.reserve(asked)
+            except (PermanentError, TransientError) as error:
+                return self.attempts.own_failure(CallAttempts(call, ""), error)
+            held = Held(call, step, body.encode(), size, reservation)
+        with self.gate.waiting(), self.earlier.holding(), self.batched.holding(held):
+            while self.stop_reason is None:
+                others = self._makes_progress
+                if not await self.earlier.changed(None if others else batching.QUIET_S):
+                    self.stop_reason = WaitRequestedError(self.batched.outcome())
+                    self.earlier.wake()
+        raise self.stop_reason
+
+    def _tell_left(self, call: Call, waited_s: int) -> None:
+        log, name = self.attempts.log, call.dependency.name
+        telemetry.emit(log, "call.lane_left", dependency=name, waited_s=waited_s)
 
     def _made(
         self, call: Call, gen: int, ledger: Ledger | None = None

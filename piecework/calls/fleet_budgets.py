@@ -168,5 +168,5 @@ def estimate_of(call: Call, *, in_dollars: bool, needs_price: bool) -> Amount:
     if needs_price and dependency.estimate_usd is None and dependency.layer == "llm":
         raise no_price_error(dependency.name)
     # A call of nothing would fit into a spent budget, too.
-    nano_usd = round(estimated_usd(dependency, bound) * NANO)
+    nano_usd = round(estimated_usd(dependency, bound) * NANO * call.lane.share)
     return Amount(max(1, tokens), max(int(in_dollars), nano_usd))

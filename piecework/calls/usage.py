@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -72,7 +72,6 @@ class ClaimUsage:
         self, call: Call, answered: AnswerSource, usage: Usage, *, twice: bool = False
     ) -> None:
         """Add the usage of an answer; `twice`: a lost claim may have paid for it."""
-        model, amounts = usage.model or call.dependency.name, [1, *usage.whole_amounts]
         kinds: list[UsageKind]
         match answered:
             case "found":
@@ -87,16 +86,29 @@ class ClaimUsage:
             stored.append(self.pure if pure else self.effects[call.key])
             if twice:
                 kinds.append("possibly_paid")
-            if usage.usd is not None and not amounts[-1]:
-                kinds.append("free")
-            elif (usage.tokens_in or usage.tokens_out) and not amounts[-1]:
-                kinds.append("unpriced")
-        saved = round(usage.saved_usd * NANO) if answered in {"paid", "found"} else 0
         for each in stored:
-            for kind in kinds:
-                each.add(kind, model, amounts)
-            if saved:
-                each.add("saved_by_tier", model, [*amounts[:-1], saved])
+            add_usage(each, call.dependency.name, usage, kinds)
+
+
+def add_usage(
+    into: CallUsage, name: str, usage: Usage, kinds: Sequence[UsageKind] = ("paid",)
+) -> None:
+    """Add the usage of an answer; `name`: that of its dependency.
+
+    What was paid for is also noted as free, or without a price, and as saved.
+    """
+    model, amounts = usage.model or name, [1, *usage.whole_amounts]
+    found, saved = [*kinds], 0
+    if kinds[0] == "paid":
+        saved = round(usage.saved_usd * NANO)
+        if usage.usd is not None and not amounts[-1]:
+            found.append("free")
+        elif (usage.tokens_in or usage.tokens_out) and not amounts[-1]:
+            found.append("unpriced")
+    for kind in found:
+        into.add(kind, model, amounts)
+    if saved:
+        into.add("saved_by_tier", model, [*amounts[:-1], saved])
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,8 @@ class Chunk:
         "Its earlier claims, the last ten; the oldest first. Each has `gen`, "
         "`attempt`, `worker`, `from`, `to` and `end`. If known, it has `code`, the "
         "`until` of the wait, and what the chunk was `blocked_on`. `end` is `retry`, "
-        "`deferred`, `released`, `paused`, `sleeping`, `asking`, `mapping`, `lost`, "
+        "`deferred`, `released`, `paused`, `sleeping`, `batching`, `asking`, "
+        "`mapping`, `lost`, "
         "`dead` or `cancelled`.",
         kind="list",
     )
@@ -161,7 +162,8 @@ class Chunk:
     blocked_on = OptionalText(
         "What it waits for until `retry_at`; empty: nothing. A dependency, `workers "
         "of another version`, `AWS`, `timer` (its stage sleeps), `answer` (its stage "
-        "asks a person), `child job` (its stage maps) or `pause` (its job is paused)."
+        "asks a person), `batch` (batches answer its calls), `child job` (its stage "
+        "maps) or `pause` (its job is paused)."
     )
     child = OptionalText(
         "The child job that its stage waits for; empty: it waits for none."
@@ -254,6 +256,12 @@ class Chunk:
         "billionths of a dollar.",
         kind="map",
     )
+    batch_usage = Decoded(
+        CallUsage.read,
+        "What the answers of its batches cost, as `call_usage` has it: the collector "
+        "counts them when they come.",
+        kind="map",
+    )
     claim_usage = Decoded(
         CallUsage.read,
         "What the calls of its present claim used until the last renewal of its lease, "
@@ -337,9 +345,16 @@ class Chunk:
         return what_of(self.ref)
 
     @property
+    def settled_usage(self) -> CallUsage:
+        """What its calls used by settled claims, and by batches."""
+        used: CallUsage = self.call_usage
+        used.merge(self.batch_usage)
+        return used
+
+    @property
     def usage_so_far(self) -> CallUsage:
         """What its calls used: those of settled claims, and of the present one."""
-        used: CallUsage = self.call_usage
+        used = self.settled_usage
         if self.status is ChunkStatus.RUNNING:
             used.merge(self.claim_usage)
         return used

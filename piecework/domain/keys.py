@@ -17,6 +17,9 @@
                                        WATCH#T#<tenant>,
                                        PIPELINE#T#<tenant>#<pipeline>
     EXPIRY                             <time>#<tenant>#<job>
+                                       COLLECTOR#T#<tenant>#<model>
+    T#acme#BATCHES#<model>             ASKED#<time>#<job>#<n>#<fence>#<part>,
+                                       BATCH#<digest>, ENDED#<time>#<digest>
     BREAKERS                           <dependency>, LIMITS#<dependency>,
                                        BUDGET#<tenant>
     WORKERS                            <worker>
@@ -106,6 +109,10 @@ OCCASION_PREFIX = "OCCASION#"
 OUTBOX_PREFIX = "OUTBOX#T#"
 WATCH_PREFIX = "WATCH#T#"
 PIPELINE_PREFIX = "PIPELINE#T#"
+COLLECTOR_PREFIX = "COLLECTOR#T#"
+ASKED_PREFIX = "ASKED#"
+BATCH_PREFIX = "BATCH#"
+ENDED_PREFIX = "ENDED#"
 BUDGET_SK = "BUDGET"
 BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
@@ -131,6 +138,8 @@ EFFECT_ROWS = "EFFECT#"
 ERROR_ROWS = "ERROR#"
 COMPENSATED_ROWS = "COMPENSATED#"
 QUESTION_ROWS = "QUESTION#"
+REQUEST_ROWS = "BATCH#"
+ANSWER_ROWS = "ANSWER#"
 
 _JOB_PK = re.compile(
     r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})(?:#G#[0-9]{4,})?\Z"
@@ -426,6 +435,49 @@ def question_sk(chunk: int, stage: str, question: str) -> str:
     return work_prefix(chunk) + question_part(stage, question)
 
 
+def request_sk(chunk: int, fence: int, part: int) -> str:
+    """Return the sort key of a request of a claim for a batch."""
+    return f"{work_prefix(chunk)}{REQUEST_ROWS}{fence:04d}#{part:02d}"
+
+
+def answer_sk(chunk: int, custom_id: str, fence: int) -> str:
+    """Return the sort key of the answer of a batch to a call: one for each request."""
+    return f"{work_prefix(chunk)}{ANSWER_ROWS}{custom_id}#{fence:04d}"
+
+
+def batches_pk(tenant: str, model: str) -> str:
+    """Return the partition of the batches of a model for a tenant."""
+    return f"T#{tenant}#BATCHES#{model}"
+
+
+def collector_sk(tenant: str, model: str) -> str:
+    """Return the sort key of a collector, among the active jobs."""
+    return f"{COLLECTOR_PREFIX}{tenant}#{model}"
+
+
+def collected_by(sk: str) -> tuple[str, str] | None:
+    """Return tenant and model of a collector; None: it is another row."""
+    tenant, _, model = sk.removeprefix(COLLECTOR_PREFIX).partition("#")
+    is_one = sk.startswith(COLLECTOR_PREFIX) and is_name(tenant) and is_name(model)
+    return (tenant, model) if is_one else None
+
+
+def asked_sk(at: str, job: str, chunk: int, fence: int, part: int) -> str:
+    """Return the sort key of a request that no batch has yet."""
+    place = f"{job}#{chunk_name(chunk)}#{fence:04d}#{part:02d}"
+    return f"{ASKED_PREFIX}{at}#{place}"
+
+
+def batch_sk(digest: str) -> str:
+    """Return the sort key of a batch that has not ended."""
+    return f"{BATCH_PREFIX}{digest}"
+
+
+def ended_batch_sk(at: str, digest: str) -> str:
+    """Return the sort key of a batch that has ended."""
+    return f"{ENDED_PREFIX}{at}#{digest}"
+
+
 def error_sk(chunk: int, gen: int, fence: int) -> str:
     """Return the sort key of the error that ended one claim."""
     return f"{work_prefix(chunk)}{ERROR_ROWS}{gen:04d}#{fence:04d}"
@@ -542,6 +594,17 @@ def kept_calls_key(tenant: str, job: str, chunk: int, fence: int) -> str:
     """Return the object of the calls that a claim keeps with their arguments."""
     place = f"{chunk_name(chunk)}/{fence:04d}"
     return f"{object_prefix(tenant, job)}/asked/{place}.jsonl.gz"
+
+
+def request_key(tenant: str, job: str, chunk: int, fence: int, part: int) -> str:
+    """Return the object of a request for a batch."""
+    place = f"{chunk_name(chunk)}/{fence:04d}-{part:02d}"
+    return f"{object_prefix(tenant, job)}/asked/batched/{place}.jsonl"
+
+
+def unreadable_key(tenant: str, job: str, digest: str) -> str:
+    """Return the object of the lines of a batch without an outcome."""
+    return f"{object_prefix(tenant, job)}/asked/unreadable/{digest}.jsonl"
 
 
 def effect_value_key(tenant: str, job: str, key: str) -> str:

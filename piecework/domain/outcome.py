@@ -7,6 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from piecework.domain.batch import Request
     from piecework.domain.child import ChildStart
     from piecework.domain.question import Question
     from piecework.errors import ErrorEnvelope
@@ -43,6 +46,8 @@ TIMER = "timer"
 ANSWER = "answer"
 #: A chunk waits for this while its stage maps, until the child job has ended.
 CHILD_JOB = "child job"
+#: A chunk waits for this while a batch answers calls of its stage.
+BATCH = "batch"
 #: The reason of a job whose pipeline a worker does not have, and of one that is pinned
 #: to another code version than the worker's.
 UNKNOWN_CODE = "runtime.pipeline.unknown"
@@ -136,6 +141,23 @@ class Sleeping:
 
 
 @dataclass(frozen=True, slots=True)
+class Batching:
+    """Calls of a stage wait for batches: no attempt is spent; the stage runs again.
+
+    That is when a batch is over, or at `until`.
+
+    Attributes:
+        until: In seconds since 1970.
+        requests: What is asked for anew.
+        pivot_untried: The pivot stage waited before anything in it was tried.
+    """
+
+    until: float
+    requests: Sequence[Request] = ()
+    pivot_untried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Asking:
     """A stage asks a person: no attempt is spent, and the stage runs again later.
 
@@ -219,6 +241,7 @@ Outcome: TypeAlias = (
     | Released
     | Paused
     | Sleeping
+    | Batching
     | Asking
     | Mapped
     | Cancelled

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from piecework.domain.effect import Effect
     from piecework.domain.happened import KnownEffect
     from piecework.domain.map_rows import MapRows, RowPipeline
-    from piecework.domain.outcome import Asking, Deferred, Mapped, Sleeping
+    from piecework.domain.outcome import Asking, Batching, Deferred, Mapped, Sleeping
     from piecework.domain.question import QuestionRow
     from piecework.errors import ErrorEnvelope
 
@@ -63,7 +63,7 @@ class WaitRequestedError(BaseException):
         wait: The outcome of the claim.
     """
 
-    def __init__(self, wait: Sleeping | Asking | Mapped | Deferred) -> None:
+    def __init__(self, wait: Sleeping | Batching | Asking | Mapped | Deferred) -> None:
         super().__init__(wait)
         self.wait = wait
 

@@ -37,6 +37,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     chunk_causes.people_asked,
     chunk_causes.timers_waiting,
     chunk_causes.children_waiting,
+    chunk_causes.batches_waiting,
     chunk_causes.keys_stopped,
     chunk_causes.aws_unavailable,
     chunk_causes.resources_lacking,

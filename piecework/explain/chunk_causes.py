@@ -210,6 +210,15 @@ def timers_waiting(view: View) -> Iterator[Finding]:
         yield view.finding("timer.waiting", message, chunks, until=until)
 
 
+def batches_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks whose calls wait for batches."""
+    chunks = chunks_for(view, WaitReason.BATCH)
+    if chunks:
+        message = "Batches of providers answer calls of these chunks, for less."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("batch.waiting", message, chunks, until=until)
+
+
 def people_asked(view: View) -> Iterator[Finding]:
     """Find chunks whose stage waits for the answer of a person."""
     chunks = chunks_for(view, WaitReason.ANSWER)

@@ -230,6 +230,15 @@ FINDINGS: Final = {
             intended=True,
         ),
         Kind(
+            "batch.waiting",
+            Rank.PASSES,
+            "Chunks wait for batches, which answer within hours for less. Each goes "
+            "direct once it has waited as long as the lane declares.",
+            "Wait, or let its batch go direct: it pays the full price.",
+            WAITING,
+            intended=True,
+        ),
+        Kind(
             "call.in_progress",
             Rank.PASSES,
             "Chunks wait for the end of an equal call that another chunk makes.",

@@ -27,6 +27,7 @@ NAMED: Final = 3
 #: The waits that no worker ends. A chunk behind another one waits as that one does.
 AT_REST: Final = {
     WaitReason.TIMER,
+    WaitReason.BATCH,
     WaitReason.ANSWER,
     WaitReason.CHILD,
     WaitReason.ORDER_STOPPED,

@@ -11,6 +11,7 @@ from piecework.domain.chunk import Chunk
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     ANSWER,
+    BATCH,
     CHILD_JOB,
     OTHER_WORKERS,
     PAUSE,
@@ -51,6 +52,8 @@ class WaitReason(StrEnum):
     ORDER_STOPPED = "order_stopped"
     #: Its stage sleeps until a moment.
     TIMER = "timer"
+    #: Batches answer calls of its stage.
+    BATCH = "batch"
     #: Its stage asks a person.
     ANSWER = "answer"
     #: Its stage maps, and waits for the child job.
@@ -60,13 +63,19 @@ class WaitReason(StrEnum):
 
 
 #: The waits whose text has the time at which they end.
-CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER, WaitReason.ANSWER}
+CLOCKED: Final = {
+    WaitReason.RETRY,
+    WaitReason.TIMER,
+    WaitReason.BATCH,
+    WaitReason.ANSWER,
+}
 #: A wait for another process than a dependency, by what the chunk is blocked on.
 BY_BLOCKER: Final = {
     OTHER_WORKERS: WaitReason.OTHER_VERSION,
     STORE: WaitReason.AWS,
     WORKER: WaitReason.RESOURCES,
     TIMER: WaitReason.TIMER,
+    BATCH: WaitReason.BATCH,
     ANSWER: WaitReason.ANSWER,
     CHILD_JOB: WaitReason.CHILD,
 }

@@ -14,6 +14,7 @@ from piecework.errors.classify_llm import INSTEAD_OF_STATUS
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import RATE_LIMIT_CODES, TOO_MANY_REQUESTS
 from piecework.resilience.lanes import (
+    BATCH,
     NO_ROOM_CODE,
     PRICED_TIERS,
     UNSUPPORTED_CODE,
@@ -57,6 +58,8 @@ def require_lane(model: Declared, lane: Lane) -> None:
 def _lane_errors(model: Declared, lane: Lane) -> Iterator[tuple[str, str]]:
     """Yield what is wrong, each with its next step."""
     known = getattr(model.caller, "lanes", None)
+    if lane.tier == BATCH:
+        known = {BATCH} if getattr(model.caller, "batches", None) else {""}
     if known is not None and lane.tier not in known:
         yield f"{model.provider} has none", "Leave `lane` out for this model."
     for name in TIER_OPTIONS & model.options.keys():

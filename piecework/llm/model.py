@@ -24,6 +24,7 @@ from piecework.dependency import TAKEN, DeclaredCall, Dependency, Fallback, Usag
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import declare_text, function_text, named_call, path_of
 from piecework.errors import StageError, UsageError
+from piecework.llm.batched import batches_of, read_batched
 from piecework.llm.lanes import (
     TIER_OPTIONS,
     billed_name,
@@ -47,7 +48,7 @@ from piecework.llm.schema import (
     repair_text,
     schema_of,
 )
-from piecework.resilience.lanes import DIRECT, PRICED_TIERS, Lane
+from piecework.resilience.lanes import BATCH, DIRECT, PRICED_TIERS, Lane
 from piecework.resilience.warming import Warming
 from piecework.telemetry.emit import quiet_log
 
@@ -121,8 +122,9 @@ class Model:
             options: Further parameters of each request to this model, as the provider's
                 method names them. Those of `ask` are added, and win. A part of keys,
                 except for the tier.
-            lane: How its requests are served: `Lane.direct()`, or `Lane.flex()`, later
-                and for less. No part of keys: the answer is the same.
+            lane: How its requests are served: `Lane.direct()`; `Lane.flex()`, later
+                and for less; `Lane.batch()`, hours later. No part of keys: the answer
+                is the same.
             warm: Whether the first request of each prefix goes before the others of
                 its process, so that they read it from the provider's cache. A prefix
                 is the system text, the schema and the options.
@@ -147,6 +149,9 @@ class Model:
         ours |= {"provider": self.provider, "model": self.model_id}
         if price is not None:
             ours["estimate_usd"] = self.estimated_usd
+        if lane.tier == BATCH:
+            known = name, self.provider, self.model_id
+            ours["batch"] = batches_of(caller, self.request_of, *known)
         self._alone = Dependency(name, **{**ours, **declared})
         chain = [Fallback(each.dependency, each.complete) for each in self.fallback]
         self.dependency: Dependency = replace(
@@ -290,17 +295,11 @@ class Model:
         """Send a request; raise the error of an answer that is not complete."""
         taken = TAKEN.get()
         lane = self.lane if taken is None else taken
-        request = replace(
-            request,
-            max_tokens=self.limit_of(request),
-            options=self.options_of(request),
-            model=self.model_id,
-            idempotency_key=idempotency_key,
-            lane=lane.tier,
-            timeout=lane.timeout or None,
-        )
+        if lane.said is None and lane.tier == BATCH:
+            lane = DIRECT
+        request = self.request_of(request, lane, idempotency_key)
         try:
-            said: Any = await self.caller(request)
+            said = await self._said_to(request, lane)
         except StageError as failed:
             found = failed.facts.get("answer")
             if isinstance(found, ModelAnswer) and (found.tokens_in or found.tokens_out):
@@ -326,6 +325,26 @@ class Model:
         if (error := answer.failure(request)) is not None:
             raise self._paid(error, answer)
         return answer
+
+    async def _said_to(self, request: ModelRequest, lane: Lane) -> Any:
+        """Return the answer to a request: of a batch, or of the caller."""
+        if lane.said is None:
+            return await self.caller(request)
+        return read_batched(lane.said)
+
+    def request_of(
+        self, request: ModelRequest, lane: Lane = DIRECT, key: str = ""
+    ) -> ModelRequest:
+        """Return a request of `ask` as this model is sent it."""
+        return replace(
+            request,
+            max_tokens=self.limit_of(request),
+            options=self.options_of(request),
+            model=self.model_id,
+            idempotency_key=key,
+            lane=lane.tier,
+            timeout=lane.timeout or None,
+        )
 
     def options_of(self, request: ModelRequest) -> dict[str, Any]:
         """Return the parameters of a request: this model's, then those of `ask`.

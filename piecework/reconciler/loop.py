@@ -21,6 +21,7 @@ from piecework.errors.classify import classify
 from piecework.jobs.children import follow_parent
 from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline
 from piecework.reconciler.chunks import recheck
+from piecework.reconciler.collectors import Collectors
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
 from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
@@ -71,6 +72,7 @@ class Reconciler:
     _expiry: Expiries = field(init=False)
     _watches: Watches = field(init=False)
     _waits: Waits = field(init=False)
+    _collectors: Collectors = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
     #: About the read units of a pass over each job.
     _units: dict[JobRef, float] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class Reconciler:
         self._expiry = Expiries(self.rt)
         self._watches = Watches(self.rt, self._context.activity)
         self._waits = Waits(self.rt)
+        self._collectors = Collectors(self.rt)
         self.deliverer = Deliverer(self.rt, self.log, self.send)
 
     @property
@@ -116,6 +119,7 @@ class Reconciler:
         actions += await self._evaluate_alarms(marks.watched)
         actions += await self._expire()
         actions += await self._watch(marks.watched)
+        actions += await self._nudge(marks)
         for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
@@ -294,6 +298,13 @@ class Reconciler:
             return await self._watches.look(tenants, asyncio.get_running_loop().time())
         except Exception:  # noqa: BLE001 -- logged with its traceback
             telemetry.emit(self.log, "reconcile.watch_failed")
+            return Counter({"failed": 1})
+
+    async def _nudge(self, marks: ActiveMarks) -> Counter[str]:
+        try:
+            return await self._collectors.nudge(marks.collectors)
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(self.log, "reconcile.failed")
             return Counter({"failed": 1})
 
     def interval_s(self, job: Job, at_least: float = 0.0) -> float:

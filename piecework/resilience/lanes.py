@@ -3,6 +3,7 @@
     flex      the provider has room            -> answered, for the price of its tier
               the provider has no room         -> the chunk waits, without an attempt
               no room since `within`           -> direct
+    batch     the chunk waits for a batch, without a worker; `batching.py` decides
     direct    as each call without a lane
 
 A wait starts at the first refusal of a call, and the journal of its chunk keeps that
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from piecework.domain.spans import is_span, span_s
 from piecework.errors import UsageError
@@ -36,24 +37,41 @@ LEAST_WITHIN_S: Final = 300.0
 FIRST_WAIT_S: Final = 15.0
 LONGEST_WAIT_S: Final = 300.0
 
+#: The tier of answers that come in batches, and the part of the direct price that a
+#: budget reserves for one.
+BATCH: Final = "batch"
+BATCH_SHARE: Final = 0.5
+#: Seconds within which a batch answers, as its providers promise.
+BATCH_WITHIN_S: Final = 86_400.0
+#: The fewest requests of a batch, and the seconds for which they are gathered.
+BATCH_AT_LEAST: Final = 100
+BATCH_GATHER_S: Final = 300.0
+
 #: A span of time: seconds, a timedelta, or a text such as `2h`.
 Span: TypeAlias = float | timedelta | str
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """How the requests of a model are served: make one by `direct` or `flex`.
+    """How the requests of a model are served: by `direct`, `flex` or `batch`.
 
     Attributes:
         tier: The tier that a request asks for; empty: none, so it is direct.
         timeout: Seconds of one attempt with this tier.
-        within: Seconds, from the first refusal for lack of room, after which a call
-            goes direct.
+        within: Seconds after which a call goes direct: from its first refusal for lack
+            of room, or from its first request for a batch.
+        at_least: Of a batch: the fewest requests in it.
+        gather: Of a batch: seconds for which its requests are gathered.
+        said: What a batch has said of the call, its answer or its error as a document:
+            an attempt reads that, and sends nothing. None: it sends.
     """
 
     tier: str = ""
     timeout: float = 0.0
     within: float = 0.0
+    at_least: int = 0
+    gather: float = 0.0
+    said: Any = None
 
     @classmethod
     def direct(cls) -> Lane:
@@ -74,12 +92,40 @@ class Lane:
         Raises:
             UsageError: `pipeline.declaration.invalid`.
         """
-        seconds = _seconds(within)
         if not timeout > 0:
             raise _invalid(f"the timeout of a lane is {timeout!r}, not above 0")
-        if not seconds >= LEAST_WITHIN_S:
-            raise _invalid(f"`within` of a lane is {within!r}, below 5 minutes")
-        return cls("flex", float(timeout), seconds)
+        return cls("flex", float(timeout), _within(within))
+
+    @classmethod
+    def batch(
+        cls,
+        within: Span = BATCH_WITHIN_S,
+        at_least: int = BATCH_AT_LEAST,
+        gather: Span = BATCH_GATHER_S,
+    ) -> Lane:
+        """Return the lane of a request that is answered hours later, for about half.
+
+        Args:
+            within: For how long a call waits for its batch; then it goes direct.
+                Seconds, a timedelta or a text such as `12h`.
+            at_least: The fewest requests of a batch; fewer go direct.
+            gather: For how long the requests of a batch are gathered, from the first
+                one on.
+
+        Raises:
+            UsageError: `pipeline.declaration.invalid`.
+        """
+        seconds, gathered = _within(within), _seconds(gather)
+        if type(at_least) is not int or at_least < 1:
+            raise _invalid(f"`at_least` of a lane is {at_least!r}, no number above 0")
+        if not 0 <= gathered <= seconds / 2:
+            raise _invalid(f"`gather` of a lane is {gather!r}, above half of `within`")
+        return cls(BATCH, within=seconds, at_least=at_least, gather=gathered)
+
+    @property
+    def share(self) -> float:
+        """The part of the direct price that a budget reserves for a request."""
+        return BATCH_SHARE if self.tier == BATCH else 1.0
 
     def at(self, since: float | None, now: float) -> Lane:
         """Return the lane that a call takes now.
@@ -116,6 +162,14 @@ def parse_override(text: str) -> str:
     return text
 
 
+def _within(within: Span) -> float:
+    """Return for how many seconds a call waits at most."""
+    seconds = _seconds(within)
+    if not seconds >= LEAST_WITHIN_S:
+        raise _invalid(f"`within` of a lane is {within!r}, below 5 minutes")
+    return seconds
+
+
 def _seconds(span: Span) -> float:
     """Return a span in seconds."""
     if isinstance(span, timedelta):
@@ -123,7 +177,7 @@ def _seconds(span: Span) -> float:
     if isinstance(span, str) and is_span(span):
         return span_s(span)
     if isinstance(span, bool) or not isinstance(span, int | float):
-        raise _invalid(f"`within` of a lane is {span!r}, no span such as '2h'")
+        raise _invalid(f"a time of a lane is {span!r}, no span such as '2h'")
     return float(span)
 
 
@@ -131,5 +185,6 @@ def _invalid(why: str) -> UsageError:
     return UsageError(
         f"A lane cannot be declared: {why}.",
         code="pipeline.declaration.invalid",
-        next_step="Write Lane.direct(), or Lane.flex(timeout=900, within='1h').",
+        next_step="Write Lane.direct(), Lane.flex(timeout=900, within='1h') or "
+        "Lane.batch(within='12h').",
     )

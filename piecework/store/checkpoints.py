@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys, records
+from piecework.domain.batch import AnswerRow, RequestRow
 from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso
@@ -438,6 +439,16 @@ class Work:
     def questions(self) -> list[QuestionRow]:
         """The questions that its stages have asked."""
         return [QuestionRow(item) for item in self._kind(keys.QUESTION_ROWS)]
+
+    @property
+    def requests(self) -> list[RequestRow]:
+        """What its claims have asked batches for."""
+        return [RequestRow(item) for item in self._kind(keys.REQUEST_ROWS)]
+
+    @property
+    def answers(self) -> list[AnswerRow]:
+        """What batches have answered."""
+        return [AnswerRow(item) for item in self._kind(keys.ANSWER_ROWS)]
 
     def compensated_in(self, gen: int) -> list[CompensatedRow]:
         """Return the compensated stages of a generation."""

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from piecework.domain import keys
+from piecework.domain.batch import CollectorRow
 from piecework.domain.job import Job
 from piecework.domain.moments import iso
 from piecework.domain.refs import ChunkRef, JobRef
@@ -34,17 +35,19 @@ COUNTED_AT_ONCE = 16
 class ActiveMarks:
     """What the rows beside the active jobs say. A reconciler reads them with the jobs.
 
-    Only keys are used, because keys cannot be edited in place.
+    Of most, only keys are used, because keys cannot be edited in place.
 
     Attributes:
         outboxes: The tenants whose webhooks have pending deliveries.
         watched: The tenants that are told of states that last.
         paused: The tenant and the name of each paused pipeline.
+        collectors: The rows of the collectors, by their tenants and models.
     """
 
     outboxes: set[str] = field(default_factory=set)
     watched: set[str] = field(default_factory=set)
     paused: set[tuple[str, str]] = field(default_factory=set)
+    collectors: dict[tuple[str, str], CollectorRow] = field(default_factory=dict)
 
     def note(self, row: Item) -> None:
         """Add what a row says."""
@@ -55,6 +58,9 @@ class ActiveMarks:
             tenant = keys.tenant_of_mark(prefix, row["sk"])
             if tenant is not None:
                 found.add(tenant)
+        place = keys.collected_by(row["sk"])
+        if place is not None and not is_newer(row):
+            self.collectors[place] = CollectorRow(row)
         pipeline = keys.pipeline_of_sk(row["sk"])
         if pipeline is not None:
             self.paused.add(pipeline)

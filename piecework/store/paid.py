@@ -106,7 +106,7 @@ async def usage_in_doubt(table: Table, chunk: Chunk) -> CallUsage:
 async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     """Return what the calls of a chunk used, and the part that was paid twice."""
     if not unsettled_fences(chunk):
-        return chunk.call_usage, CallUsage()
+        return chunk.settled_usage, CallUsage()
     return usage_in(await read_work(table, chunk.ref, chunk), chunk)
 
 
@@ -118,7 +118,7 @@ def unsettled_fences(chunk: Chunk) -> frozenset[int]:
 
 def usage_in(work: Work, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     """Return the same from the rows of a chunk."""
-    usage, twice = chunk.call_usage, CallUsage()
+    usage, twice = chunk.settled_usage, CallUsage()
     unsettled = unsettled_fences(chunk)
     for fence in unsettled:
         last, in_time = last_usages(work.calls_of(fence))

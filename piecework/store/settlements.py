@@ -19,6 +19,7 @@ from piecework.domain.claim import Claim
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     ANSWER,
+    BATCH,
     CHANGED_CODE,
     CHILD_JOB,
     NO_STAGE_CODE,
@@ -27,6 +28,7 @@ from piecework.domain.outcome import (
     TIMER,
     WORKER,
     Asking,
+    Batching,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -41,6 +43,7 @@ from piecework.domain.states import ChunkStatus
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.resilience.retry import BUDGET_CODE, EARLY_CODE
 from piecework.settings import Settings
+from piecework.store.batches import request_writes
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.children import child_writes
 from piecework.store.claims import OWNED, ownership_values
@@ -69,7 +72,7 @@ OWN_COUNTERS = {
 #: The counters of outages, by what they block.
 OUTAGE_COUNTERS = {STORE: "outages", WORKER: "exhaustions"}
 #: The ends of claims that wait for something other than a breaker or another attempt.
-ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking", "mapping"}
+ENDS_BREAKER_WAIT = {"paused", "sleeping", "batching", "asking", "mapping"}
 
 
 @dataclass(slots=True)
@@ -214,6 +217,27 @@ class Settlements:
             calls,
             "sleeping",
         )
+        return await self._write(claim, ChunkStatus.WAITING, writes)
+
+    async def batch(self, claim: Claim, batching: Batching, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because batches answer calls; refund the attempt.
+
+        The requests are in the same transaction: no batch has one of a claim that goes
+        on. The chunk is in the index of waits, where its wake finds it.
+        """
+        counted, now = counted_as(claim), self.clock()
+        more = UNTRIED if batching.pivot_untried else ""
+        writes = await self._wait(
+            claim,
+            f"blocked_on = :batch, {counted} = {counted} - :one{more}",
+            {"one": 1, "batch": BATCH},
+            max(batching.until - now, 0.0),
+            calls,
+            "batching",
+            entered=(iso(batching.until), {}),
+        )
+        for part, request in enumerate(batching.requests, 1):
+            writes += request_writes(self.table, claim, part, request, now)
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
     async def ask(self, claim: Claim, asking: Asking, *, calls: Calls) -> bool:

@@ -114,6 +114,10 @@ _CHUNK: Final = {
     "chunk.sleeping": event(
         "a claim ended: a stage sleeps until a moment", f"{_CLAIM_END} until"
     ),
+    "chunk.batching": event(
+        "a claim ended: its calls wait for batches; it has asked for so many answers",
+        f"{_CLAIM_END} requests until",
+    ),
     "chunk.asking": event(
         "a claim ended: a stage asks a person", f"{_CLAIM_END} question until"
     ),
@@ -256,7 +260,8 @@ _STAGE: Final = {
         "warning",
     ),
     "call.lane_left": event(
-        "a call goes direct: its lane had no room for as long as it may wait",
+        "a call goes direct: its lane had no room, or no batch answered it, for as "
+        "long as it may wait; or it is too large for a batch",
         "dependency waited_s",
         "info",
     ),
@@ -264,6 +269,29 @@ _STAGE: Final = {
         "a process read the answer of a model in spite of its form, for the first time",
         "dependency note",
         "warning",
+    ),
+    "batch.created": event(
+        "a provider has a batch; `rows` requests are in it",
+        "tenant dependency provider batch rows",
+    ),
+    "batch.ended": event(
+        "a batch is over, and its answers are stored; `reason` is how it ended",
+        "tenant dependency provider batch rows answered failed expired unreadable "
+        "reason duration_s",
+    ),
+    "batch.in_doubt": event(
+        "it is not known whether a provider has a batch; the collector looks for it",
+        "tenant dependency provider error_code?",
+        "warning",
+    ),
+    "batch.returned": event(
+        "gathered requests go direct, because too few came or their job ends too soon",
+        "tenant dependency rows",
+    ),
+    "batch.failed": event(
+        "the collector of a model was refused, or failed; it goes on in `delay_s`",
+        "dependency provider error_code delay_s",
+        "error",
     ),
     "call.attempt": event(
         "an attempt of a call was answered (debug, or as PIECEWORK_ATTEMPT_LOG says), "

@@ -122,7 +122,8 @@ def _names(events: str | tuple[str, ...]) -> tuple[str, ...]:
 #: The events of a claim's end after which the chunk waits for another claim.
 _TO_WAITING: Final = (
     *("chunk.retry_scheduled", "chunk.deferred", "chunk.released"),
-    *("chunk.paused", "chunk.sleeping", "chunk.asking", "chunk.mapping"),
+    *("chunk.paused", "chunk.sleeping", "chunk.batching", "chunk.asking"),
+    "chunk.mapping",
 )
 #: All events of a claim's end.
 _CLAIM_END: Final = (

@@ -131,6 +131,7 @@ CLAIM_ENDS: Final = MappingProxyType(
         "chunk.released": "released",
         "chunk.paused": "paused",
         "chunk.sleeping": "sleeping",
+        "chunk.batching": "batching",
         "chunk.asking": "asking",
         "chunk.mapping": "mapping",
         "chunk.cancelled": "cancelled",

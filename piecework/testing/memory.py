@@ -29,6 +29,7 @@ from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import (
     STOPPED_CODE,
     Asking,
+    Batching,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -332,7 +333,8 @@ class MemoryChunk:
         try:
             end: T | Sleeping | Asking | Mapped = await worker
         except WaitRequestedError as request:
-            if isinstance(request.wait, Deferred):  # no other version claims a chunk
+            # No other version claims a chunk, and no batch answers here.
+            if isinstance(request.wait, Deferred | Batching):
                 raise
             end = request.wait
         except asyncio.CancelledError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from piecework.domain.outcome import ANSWER, CHILD_JOB, PAUSE, TIMER
+from piecework.domain.outcome import ANSWER, BATCH, CHILD_JOB, PAUSE, TIMER
 from piecework.domain.question import QuestionState
 from piecework.domain.states import ChunkStatus as C
 from piecework.domain.states import JobStatus as J
@@ -80,7 +80,12 @@ def running_transitions(old: Item, new: Item) -> list[str]:
         return ["C14"]
     if after == C.WAITING and new.get("blocked_on") == PAUSE:
         return ["C15"]
-    if after == C.WAITING and new.get("blocked_on") in {TIMER, ANSWER, CHILD_JOB}:
+    if after == C.WAITING and new.get("blocked_on") in {
+        TIMER,
+        ANSWER,
+        BATCH,
+        CHILD_JOB,
+    }:
         return ["C16"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []

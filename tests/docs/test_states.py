@@ -11,6 +11,7 @@ import pytest
 from piecework.domain.question import QuestionState
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store import dead_letters, effects, notifications, outbox
+from piecework.store.batches import Batches
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
@@ -30,6 +31,7 @@ from piecework.store.waits import WaitIndex
 from tests.docs.pages import ENDS, ROOT, edges, prose
 
 STORES = (
+    Batches,
     ChunkCheckpoints,
     ChunkQuestions,
     Claims,

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
+from piecework.calls.batched import BatchedCalls
 from piecework.calls.caller import Caller
 from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.pause_gate import PauseGate
@@ -78,6 +79,11 @@ class ChunkRun:
     outcome: Outcome = field(default_factory=Released)
     difference: str = ""
     calls_after_cancel: int | None = None
+
+    def give_back(self) -> None:
+        """Give back what was reserved for batches that the claim has not asked."""
+        if (batched := self.ctx.caller.batched) is not None:
+            batched.give_back()
 
     async def write_late(self) -> None:
         """Write what the calls of a lost claim returned and no record has.
@@ -152,6 +158,7 @@ def build_run(
         ),
         drains_effects=state.completes_effects,
         goes_direct=bool(job.lane),
+        batched=BatchedCalls(claim.gen, clock),
         responses=TableResponses(table, claim.ref.tenant, clock, log),
         questions=questions,
         children=ChunkChildren(

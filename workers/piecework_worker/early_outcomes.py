@@ -17,6 +17,7 @@ from piecework.domain.outcome import (
     STORE,
     WORKER,
     Asking,
+    Batching,
     Cancelled,
     CompensationResult,
     DeadLettered,
@@ -173,7 +174,7 @@ def with_pivot_untried(chunk_run: ChunkRun) -> Outcome:
     A later failure of an untried pivot may still be compensated.
     """
     match chunk_run.outcome:
-        case Paused() | Sleeping() | Asking() | Mapped() as waits:
+        case Paused() | Sleeping() | Batching() | Asking() | Mapped() as waits:
             return replace(waits, pivot_untried=is_pivot_untried(chunk_run))
         case Released() as released if chunk_run.ctx.caller.gate.was_held:
             return replace(released, pivot_untried=is_pivot_untried(chunk_run))

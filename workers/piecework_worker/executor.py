@@ -28,6 +28,7 @@ from piecework.domain.claim import (
 )
 from piecework.domain.job import Job
 from piecework.domain.outcome import (
+    Batching,
     Cancelled,
     CompensationResult,
     DeadLettered,
@@ -142,14 +143,17 @@ async def execute(
         )
         receipt = work_item.receipt
         with services.lease_renewer.maintain(claim, receipt, requested_at) as lease:
+            chunk_run = build_run(lease, job, pipeline, services, log)
             try:
-                chunk_run = build_run(lease, job, pipeline, services, log)
                 await run_claim(
                     chunk_run, job, rt, services.payloads, services.exhaustion
                 )
                 with services.slots.freed():
                     delay = await settle(chunk_run, job, rt, services.settlements)
                     await follow_children_of(chunk_run, job, rt)
+                if isinstance(chunk_run.outcome, Batching):
+                    batched = chunk_run.ctx.caller.batched
+                    await services.collector.note(claim, batched, job)
                 if isinstance(chunk_run.outcome, Deferred):
                     await intake.notes.blocked(job, chunk_run.outcome)
                 if chunk_run.difference:
@@ -159,6 +163,8 @@ async def execute(
             except ClaimLostError:
                 telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
                 return MessageAction.KEEP
+            finally:
+                chunk_run.give_back()
         await follow(chunk_run.outcome, claim.chunk, job, rt, intake)
         if delay is not None:
             paused = isinstance(chunk_run.outcome, Paused)

@@ -31,6 +31,7 @@ from piecework.domain.shape import (
 from piecework.domain.strict_json import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
+from piecework.resilience.batching import Answer
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import Work, read_work
@@ -94,8 +95,21 @@ async def load_progress(chunk_run: ChunkRun, job: Job, table: Table) -> None:
     await chunk_run.journal.load(work.calls)
     chunk_run.questions.load(work.questions)
     await chunk_run.checkpoints.load(work)
+    await load_batches(chunk_run, work)
     note_earlier_calls(chunk_run, job, work)
     require_ended_compensations(chunk_run, job, work)
+
+
+async def load_batches(chunk_run: ChunkRun, work: Work) -> None:
+    """Load what batches have answered, and what earlier claims have asked them."""
+    batched, requests = chunk_run.ctx.caller.batched, work.requests
+    if batched is None or not requests:
+        return
+    journal, answers = chunk_run.journal, dict[str, Answer]()
+    for row in sorted(work.answers, key=lambda row: row.fence):
+        text = await journal.objects.get_value(row, journal.prefix)
+        answers[row.custom_id] = Answer(text, row.fence)
+    batched.load(answers, requests)
 
 
 def note_earlier_calls(chunk_run: ChunkRun, job: Job, work: Work) -> None:

@@ -25,6 +25,7 @@ from piecework.store.limits import Quotas
 from piecework.store.settlements import Settlements
 from piecework.telemetry.health import Liveness
 from piecework.telemetry.traces import Traces, open_traces
+from piecework_worker.batches import Collector
 from piecework_worker.budget_pause import pause_for_budget
 from piecework_worker.call_limiter import CallLimiter
 from piecework_worker.exhaustion import Exhaustion
@@ -64,6 +65,7 @@ class WorkerServices:
     liveness: Liveness
     exhaustion: Exhaustion
     slots: Slots
+    collector: Collector
     traces: Traces | None = None
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -117,6 +119,8 @@ def open_services(
     )
     pause = partial(pause_for_budget, rt, jobs, renewer)
     budgets = FleetBudgets(rt.budgets, worker, clock, rt.rng, log, pause)
+    collector = Collector(rt, worker, budgets, log)
+    collector.learn(pipelines.values())
     breakers = Breakers(rt.table, worker, clock, limits.adopt, budgets.adopt)
     return WorkerServices(
         rt=rt,
@@ -145,5 +149,6 @@ def open_services(
         liveness=liveness,
         exhaustion=Exhaustion(log),
         slots=Slots(settings.max_chunks),
+        collector=collector,
         traces=open_traces(clock, worker, settings.trace_ratio, settings.trace_fields),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
@@ -21,6 +20,7 @@ from piecework.domain.ladder import Climb
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     Asking,
+    Batching,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -59,7 +59,7 @@ DEFERRED_FROM = 5
 #: Seconds between two of these writes, at most: `RETRY_S` doubled each time.
 RETRY_S = 1.0
 #: The outcomes after which another claim of the chunk follows.
-GOES_ON = Retry | Deferred | Released | Paused | Sleeping | Asking | Mapped
+GOES_ON = Retry | Deferred | Released | Paused | Sleeping | Batching | Asking | Mapped
 #: The attribute of a chunk that has the records of its calls.
 ROW = "call_records"
 
@@ -126,7 +126,7 @@ async def settle_once(
     match chunk_run.outcome:
         case Retry(delay=delay) | Deferred(delay=delay):
             return delay
-        case Sleeping(until):
+        case Sleeping(until) | Batching(until):
             return max(until - rt.clock(), 0.0)
         case Asking(question):
             return max(moment(question.until) - rt.clock(), 0.0)
@@ -174,6 +174,8 @@ async def write(  # noqa: C901, PLR0911 -- one return for each outcome
             return await settlements.pause(claim, paused, calls=calls)
         case Sleeping() as sleeping:
             return await settlements.sleep(claim, sleeping, calls=calls)
+        case Batching() as batching:
+            return await ask_batches(chunk_run, batching, rt, settlements, calls)
         case Asking() as asking:
             return await settlements.ask(claim, asking, calls=calls)
         case Mapped() as mapped:
@@ -184,6 +186,26 @@ async def write(  # noqa: C901, PLR0911 -- one return for each outcome
             at_once = Sleeping(rt.clock(), mapped.pivot_untried)
             chunk_run.outcome = at_once
             return await settlements.sleep(claim, at_once, calls=calls)
+
+
+async def ask_batches(
+    chunk_run: ChunkRun,
+    batching: Batching,
+    rt: Runtime,
+    settlements: Settlements,
+    calls: Calls,
+) -> bool:
+    """Write the requests of a chunk that waits for batches, first their objects."""
+    claim, batched = chunk_run.claim, chunk_run.ctx.caller.batched
+    ref = claim.ref
+    for part, request in enumerate(batching.requests, 1):
+        place = ref.tenant, ref.job, ref.chunk, claim.fence, part
+        await rt.objects.put(keys.request_key(*place), request.content)
+    if not await settlements.batch(claim, batching, calls=calls):
+        return False
+    if batched is not None:
+        batched.note_settled()
+    return True
 
 
 async def keep_calls(chunk_run: ChunkRun, rt: Runtime) -> None:
@@ -344,7 +366,7 @@ def emit_end(chunk_run: ChunkRun, seconds: float) -> None:
 def emit_outcome(  # noqa: C901 -- one case for each outcome
     outcome: Outcome,
     attempts: int,
-    facts: Mapping[str, Any],
+    facts: dict[str, Any],
     log: structlog.stdlib.BoundLogger,
 ) -> None:
     """Emit the event of an outcome; `facts` are the fields that all of them have."""
@@ -376,6 +398,9 @@ def emit_outcome(  # noqa: C901 -- one case for each outcome
             telemetry.emit(log, "chunk.paused", **facts)
         case Sleeping(until):
             telemetry.emit(log, "chunk.sleeping", until=iso(until), **facts)
+        case Batching(until, requests):
+            facts["requests"] = sum(len(each.bodies) for each in requests)
+            telemetry.emit(log, "chunk.batching", until=iso(until), **facts)
         case Asking(question):
             facts = {**facts, "question": question.name, "until": question.until}
             telemetry.emit(log, "chunk.asking", **facts)

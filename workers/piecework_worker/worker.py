@@ -102,11 +102,13 @@ class Worker:
         loops += [poller.run(), services.lease_renewer.run(), self.stop.wait()]
         loops.append(services.exhaustion.end())
         tasks = [asyncio.create_task(loop) for loop in loops]
+        services.collector.start()
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self.stop.set()
             await finish_or_release(self, tasks[0])
         finally:
+            tasks += services.collector.tasks
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)

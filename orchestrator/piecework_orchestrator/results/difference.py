@@ -87,14 +87,14 @@ def mark_of(ended: EndedChunk | None) -> tuple[str, str]:
 
 def paid_of(ended: EndedChunk | None) -> int:
     """Return the number of a chunk's paid calls."""
-    return 0 if ended is None else ended.chunk.call_usage.total("paid")["calls"]
+    return 0 if ended is None else ended.chunk.settled_usage.total("paid")["calls"]
 
 
 def cost_of(ended: EndedChunk | None) -> float:
     """Return the dollars of a chunk's paid calls, as far as their prices are known."""
     if ended is None:
         return 0.0
-    return ended.chunk.call_usage.total("paid")["nano_usd"] / NANO
+    return ended.chunk.settled_usage.total("paid")["nano_usd"] / NANO
 
 
 async def side_of(rt: Runtime, ended: EndedChunk | None) -> Document | None:

@@ -1,4 +1,4 @@
-"""Find the models that a pipeline calls, so that a budget in dollars is kept.
+"""Tell what the models of a pipeline cost, so that a budget in dollars is kept.
 
 A model that only running code reaches is not found here; a worker then refuses its call
 with `runtime.budget.no_price`.
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from piecework.dependency import Dependency
 from piecework.domain.budget import Cap
-from piecework.domain.reached import reached_from
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
+from piecework.saga.named import dependencies_of
 
 #: Tokens whose price is asked for: longer prompts cost more at some providers.
 SHORT: Final = 1_000
@@ -74,14 +74,3 @@ def tier_price(model: Dependency, tier: str) -> dict[str, float] | None:
         for where, usd in found.items()
         if usd is not None
     } or None
-
-
-def dependencies_of(pipeline: Pipeline) -> list[Dependency]:
-    """Return the dependencies that the functions of a pipeline name."""
-    found = reached_from(pipeline.functions, Dependency, also=further)
-    return [each for each in found if isinstance(each, Dependency)]
-
-
-def further(found: Any) -> list[Any]:
-    """Return the dependencies of the fallbacks of one."""
-    return [each.dependency for each in found.fallback if each.dependency]

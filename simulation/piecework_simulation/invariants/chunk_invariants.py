@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from piecework.aws.endpoint import RESOLUTION_S
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.moments import moment
-from piecework.domain.outcome import ANSWER, CHILD_JOB, PAUSE, TIMER, leaves_queue
+from piecework.domain.outcome import (
+    ANSWER,
+    BATCH,
+    CHILD_JOB,
+    PAUSE,
+    TIMER,
+    leaves_queue,
+)
 from piecework.domain.states import ChunkStatus
 from piecework_simulation.coverage import ENDED, count_returns
 
@@ -240,7 +247,7 @@ class ChunkInvariants:
 
 def is_at_rest(item: Item) -> bool:
     """Return whether a worker gave the chunk back for a pause, a sleep or a person."""
-    return item.get("blocked_on") in {PAUSE, TIMER, ANSWER, CHILD_JOB}
+    return item.get("blocked_on") in {PAUSE, TIMER, ANSWER, BATCH, CHILD_JOB}
 
 
 def has_no_message(item: Item, now: float) -> bool:

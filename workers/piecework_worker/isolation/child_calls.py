@@ -11,7 +11,7 @@ import functools
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from piecework.dependency import (
     Usage,
     key_argument,
     outside_chunk,
+    taking,
 )
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
@@ -46,6 +47,7 @@ from piecework_worker.isolation.messages import (
     AskPerson,
     Attempt,
     AttemptResult,
+    BatchedRow,
     Call,
     CallResult,
     CancelCall,
@@ -92,7 +94,8 @@ class PendingCall:
             dependency.lookup if request.lookup and dependency.lookup else function
         )
         own = copy_arguments(pending, self.bound.args, self.bound.keywords)
-        with outside_chunk():
+        taken = nullcontext() if request.lane is None else taking(request.lane)
+        with outside_chunk(), taken:
             value = await own(**key_argument(pending, request.key))
         missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
@@ -145,6 +148,28 @@ def estimates_of(
             with suppress(PermanentError):  # the worker raises it if it is called
                 estimate = estimate_of(each.dependency, bound)
         yield estimate
+
+
+def rows_of(
+    dependency: Dependency, bound: functools.partial[Any]
+) -> list[BatchedRow | None]:
+    """Return the row of each member of a chain in a batch; empty: none has the lane."""
+    chain = [dependency, *(each.dependency for each in dependency.fallback)]
+    if not any(each is not None and each.batch is not None for each in chain):
+        return []
+    return [None if each is None else batched_row(each, bound) for each in chain]
+
+
+def batched_row(
+    dependency: Dependency, bound: functools.partial[Any]
+) -> BatchedRow | None:
+    """Return the row of a call in a batch; None: its model has no batch lane."""
+    batch = dependency.batch
+    if batch is None:
+        return None
+    own = copy_arguments(bound.func, bound.args, bound.keywords)
+    body, size = batch.row_of(*own.args, **own.keywords)
+    return BatchedRow(batch.key, body, size, batch.most_row_bytes)
 
 
 def estimate_of(dependency: Dependency, bound: functools.partial[Any]) -> Estimate:
@@ -225,7 +250,12 @@ class ChildCalls:
         schema = result_schema(function)
         kept = self.arguments_of(dependency, function, args, kwargs)
         self.channel.send(
-            Call(number, spec, name, text, digest, plain, estimates, schema, kept)
+            Call(
+                *(number, spec, name, text, digest, plain, estimates),
+                rows=rows_of(dependency, bound),
+                answer_schema=schema,
+                arguments=kept,
+            )
         )
         return await self.wait_for_result(number, self.pending[number])
 

@@ -46,6 +46,7 @@ from piecework.errors import (
 from piecework.errors.classify import classify, mark, noted
 from piecework.idempotency.strategies import KnownOperation
 from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.lanes import DIRECT, Lane
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
 
@@ -123,6 +124,7 @@ class DependencySpec:
     by: KnownOperation | None = None
     has_usage: bool = False
     record_calls: Keeps | None = None
+    lane: Lane = DIRECT
 
     @classmethod
     def of(
@@ -151,6 +153,7 @@ class DependencySpec:
             by=None if function is None else operation_of(d, function),
             has_usage=d.usage is not None,
             record_calls=d.record_calls,
+            lane=d.lane,
         )
 
 
@@ -188,6 +191,23 @@ Estimate: TypeAlias = tuple[int | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
+class BatchedRow:
+    """The row of a call in a batch, which the child can make and the worker asks for.
+
+    Attributes:
+        key: That of the model.
+        body: The provider's request as JSON.
+        size: The bytes that it adds to a batch.
+        most_bytes: The most that a row may have.
+    """
+
+    key: str
+    body: str
+    size: int
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """The stage calls a dependency.
 
@@ -197,6 +217,7 @@ class Call:
         digest: The digest of the arguments.
         plain: The texts in the arguments, to redact them from error messages.
         estimates: What each member of the chain is estimated to use.
+        rows: The row of each member in a batch; None: it has no batch lane.
         answer_schema: The JSON schema of the answer; empty: it has none.
         arguments: The arguments as JSON by their names, for people; empty: they are not
             kept.
@@ -209,6 +230,7 @@ class Call:
     digest: str
     plain: list[str]
     estimates: Sequence[Estimate] = ()
+    rows: Sequence[BatchedRow | None] = ()
     answer_schema: str = ""
     arguments: str = ""
     kind: Literal["call"] = "call"
@@ -291,6 +313,7 @@ class Attempt:
 
     Attributes:
         position: 0 for the call's own function, or a position of its fallback chain.
+        lane: The lane that the attempt takes; None: it is a lookup, or has no lane.
     """
 
     call: int
@@ -298,6 +321,7 @@ class Attempt:
     key: str
     lookup: bool = False
     position: int = 0
+    lane: Lane | None = None
     kind: Literal["attempt"] = "attempt"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from piecework.dependency import Dependency, Fallback, Usage
+from piecework.dependency import TAKEN, Dependency, Fallback, Usage
 from piecework.domain.effect import Effect
 from piecework.domain.identity import declare_text
 from piecework_worker.isolation.messages import (
@@ -24,6 +24,7 @@ from piecework_worker.isolation.messages import (
     Attempt,
     AttemptError,
     AttemptResult,
+    BatchedRow,
     CancelAttempt,
     DependencySpec,
     Estimate,
@@ -73,7 +74,9 @@ class ChildAttempts:
         number = next(self._numbers)
         future = asyncio.get_running_loop().create_future()
         self._under_way[number] = future
-        self.child.channel.send(Attempt(call, number, key, lookup, position))
+        self.child.channel.send(
+            Attempt(call, number, key, lookup, position, TAKEN.get())
+        )
         try:
             done = await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -151,10 +154,13 @@ class RemoteCall:
         function: RemoteFunction,
         estimates: Sequence[Estimate] = (),
         position: int = 0,
+        rows: Sequence[BatchedRow | None] = (),
     ) -> Dependency:
         """Return a dependency equal to the one in the child."""
         chain = enumerate(spec.fallback, 1)
         tokens, usd = estimates[position] if estimates else (0, None)
+        row = rows[position] if rows else None
+        further = (estimates, rows)
         return Dependency(
             name=spec.name,
             retry=spec.retry,
@@ -162,7 +168,7 @@ class RemoteCall:
             layer=spec.layer,
             timeout=spec.timeout,
             lookup=function.look_up if spec.effect is Effect.LOOKUP else None,
-            fallback=[self.fallback(each, place, estimates) for place, each in chain],
+            fallback=[self.fallback(each, place, *further) for place, each in chain],
             fallback_codes=spec.fallback_codes,
             cache_ttl_s=spec.cache_ttl_s,
             key_ttl_s=spec.key_ttl_s,
@@ -175,20 +181,51 @@ class RemoteCall:
             by=spec.by,
             usage=function.usage_of if spec.has_usage else None,
             record_calls=spec.record_calls,
+            lane=spec.lane,
+            batch=None if row is None else RemoteBatches(row),
             # None is refused: the estimate failed in the child.
             estimate=lambda *_, **__: tokens,  # type: ignore[arg-type]
             estimate_usd=None if usd is None else lambda *_, **__: usd,
         )
 
     def fallback(
-        self, further: FallbackSpec, position: int, estimates: Sequence[Estimate]
+        self,
+        further: FallbackSpec,
+        position: int,
+        estimates: Sequence[Estimate],
+        rows: Sequence[BatchedRow | None],
     ) -> Fallback:
         """Return a fallback of the chain."""
         function = self.function(further.function, further.text, position)
         if further.spec is None:
             return Fallback(None, function.without_dependency())
-        dependency = self.dependency(further.spec, function, estimates, position)
+        dependency = self.dependency(further.spec, function, estimates, position, rows)
         return Fallback(dependency, function)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBatches:
+    """Represents how the model of one call of the child is asked in batches."""
+
+    row: BatchedRow
+
+    @property
+    def key(self) -> str:
+        """The key of the model."""
+        return self.row.key
+
+    @property
+    def provider(self) -> None:
+        """None: a worker that has loaded the model asks its provider."""
+
+    @property
+    def most_row_bytes(self) -> int:
+        """The most bytes of a row."""
+        return self.row.most_bytes
+
+    def row_of(self, *_: Any, **__: Any) -> tuple[str, int]:
+        """Return the row that the child has made."""
+        return self.row.body, self.row.size
 
 
 def _answer() -> Any: ...

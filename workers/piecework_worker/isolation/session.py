@@ -181,7 +181,9 @@ class Session:
         function = remote.function(call.function, call.text)
         function.__answer_schema__ = call.answer_schema
         function.__arguments_text__ = call.arguments
-        dependency = remote.dependency(call.spec, function, call.estimates)
+        dependency = remote.dependency(
+            call.spec, function, call.estimates, rows=call.rows
+        )
         ctx, answer = self.ctx, CallResult(call.call)
         scope = ctx.scope
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from piecework.domain.outcome import ANSWER, CHILD_JOB, PAUSE, TIMER
+from piecework.domain.outcome import ANSWER, BATCH, CHILD_JOB, PAUSE, TIMER
 from piecework.domain.pause import Pause
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
@@ -45,7 +45,7 @@ def error_cell(chunk: Document, now: float) -> str:
     code = str(chunk.get("error_code", ""))
     if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
         return code
-    if chunk["blocked_on"] in {TIMER, ANSWER, CHILD_JOB}:
+    if chunk["blocked_on"] in {TIMER, ANSWER, BATCH, CHILD_JOB}:
         return code
     if chunk["blocked_on"] == PAUSE:
         return "ended by a pause"

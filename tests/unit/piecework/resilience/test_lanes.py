@@ -72,3 +72,26 @@ def test_a_job_overrides_its_lanes_with_direct_alone() -> None:
     assert [parse_override(each) for each in ("", "direct")] == ["", "direct"]
     with pytest.raises(UsageError, match="'flex' is not a lane of a whole job"):
         parse_override("flex")
+
+
+def test_a_batch_lane_reserves_half_and_has_its_times_in_seconds() -> None:
+    lane = Lane.batch(within="12h", at_least=5, gather="2m")
+    assert lane == Lane("batch", 0.0, 43_200.0, 5, 120.0)
+    assert (lane.share, FLEX.share, DIRECT.share) == (0.5, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"within": "4m"},
+        {"at_least": 0},
+        {"at_least": True},
+        {"gather": "soon"},
+        {"within": "1h", "gather": "31m"},
+        {"gather": -1},
+    ],
+)
+def test_a_batch_lane_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        Lane.batch(**wrong)
+    assert refused.value.code == "pipeline.declaration.invalid"

@@ -1,0 +1,210 @@
+"""Bring the answers of a batch back to the chunks that asked.
+
+The output is read once, row by row. Each answer is written once for its call; a request
+is closed when the last of its rows has come, or at the end of the output. A killed
+collector is followed by one that reads the output again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from piecework.calls.usage import add_usage, validated
+from piecework.dependency import Usage
+from piecework.domain import keys
+from piecework.domain.batch import ID_LINE, Member, PlannedRow, RequestState
+from piecework.domain.call_usage import CallUsage
+from piecework.domain.moments import moment
+from piecework.errors import PermanentError, StageError
+from piecework.llm.batched import answer_text, failed_row
+from piecework.llm.batches.port import (
+    BatchState,
+    BatchStatus,
+    RowAnswered,
+    RowExpired,
+    RowFailed,
+    RowOutcome,
+    RowUnreadable,
+)
+from piecework.llm.request import ModelAnswer
+from piecework.resilience.lanes import BATCH
+from piecework_worker.batches.passes import AT_ONCE, Pass
+
+#: The code of a batch whose answers its provider has deleted.
+GONE: Final = "llm.batch.results_gone"
+#: Outcomes that are handled together.
+BLOCK: Final = 64
+#: Lines without an outcome, and are kept.
+MOST_KEPT: Final = 1_000
+
+
+@dataclass(slots=True)
+class Open:
+    """A request whose rows come in.
+
+    Attributes:
+        left: The custom ids without an outcome.
+    """
+
+    member: Member
+    left: set[str]
+    usage: CallUsage = field(default_factory=CallUsage)
+    failed: dict[str, Any] = field(default_factory=dict)
+
+
+async def bring_back(collecting: Pass, row: PlannedRow, status: BatchStatus) -> None:
+    """Store the outcomes of a batch that is over, wake its chunks, and end it."""
+    await BringBack(collecting, row, status).run()
+
+
+@dataclass(slots=True)
+class BringBack:
+    """The outcomes of one batch, as they come in."""
+
+    collecting: Pass
+    row: PlannedRow
+    status: BatchStatus
+    counts: Counter[str] = field(default_factory=Counter)
+    unreadable: list[str] = field(default_factory=list)
+    _open: dict[str, Open] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Read the output, then close what is left."""
+        requests = await self._requests()
+        gone: StageError | None = None
+        if self.status.state is BatchState.FAILED:
+            for name, error in self.status.refused.items():
+                await self._take([RowFailed(name, error)])
+        else:
+            try:
+                await self._read()
+            except PermanentError as error:
+                if error.code != GONE:
+                    raise
+                gone = error
+        left = [each for each in requests if each.left]
+        if gone is not None:
+            for each in left:
+                each.failed |= dict.fromkeys(each.left, failed_row(gone))
+        await self._close(left)
+        await self._keep_unreadable()
+        collecting, row = self.collecting, self.row
+        facts = {name: self.counts[name] for name in ("answered", "failed")}
+        facts["unreadable"] = self.counts["unreadable"]
+        reason = GONE if gone is not None else str(self.status.state)
+        if await collecting.batches.end(collecting.place, row, reason, **facts):
+            seconds = collecting.rt.clock() - moment(row.planned_at)
+            facts |= {"expired": row.rows - facts["answered"] - facts["failed"]}
+            facts |= {"duration_s": round(seconds), "rows": row.rows}
+            told = {"batch": row.id, "reason": reason, **facts}
+            collecting.tell("batch.ended", row.tenant, **told)
+
+    async def _requests(self) -> list[Open]:
+        """Return the requests of the batch; note by custom id which has a call."""
+        found = list[Open]()
+        contents = self.collecting.contents(self.row, lambda m: m.rows * ID_LINE)
+        async for member, content in contents:
+            names = content.decode().split()
+            found.append(Open(member, set(names)))
+            self._open |= dict.fromkeys(names, found[-1])
+        return found
+
+    async def _read(self) -> None:
+        block = list[RowOutcome]()
+        async for outcome in self.collecting.provider.outcomes(self.row.id):
+            block.append(outcome)
+            if len(block) >= BLOCK:
+                await self._take(block)
+                block.clear()
+        await self._take(block)
+
+    async def _take(self, outcomes: list[RowOutcome]) -> None:
+        """Store some outcomes; close the requests that they complete."""
+        await self.collecting.stay()
+        writes, done = [], list[Open]()
+        for outcome in outcomes:
+            if isinstance(outcome, RowUnreadable):
+                self._quarantine(outcome.line.decode(errors="replace"), outcome.why)
+                continue
+            name = outcome.custom_id
+            request = self._open.pop(name, None)
+            if request is None:
+                self._quarantine(name, "its custom_id is unknown, or came before")
+                continue
+            match outcome:
+                case RowAnswered(answer=answer):
+                    self.counts["answered"] += 1
+                    writes.append(self._answer(request, name, answer))
+                case RowFailed(error=error):
+                    self.counts["failed"] += 1
+                    self._fail(request, name, error)
+                case RowExpired():
+                    pass  # as absent
+            if not isinstance(outcome, RowExpired):
+                request.left.discard(name)
+                done += [] if request.left else [request]
+        await asyncio.gather(*writes)
+        await self._close(done)
+
+    async def _answer(self, request: Open, name: str, answer: ModelAnswer) -> None:
+        """Store an answer, and count what it cost."""
+        collecting, member = self.collecting, request.member
+        answer = replace(answer, service_tier=BATCH)
+        self._count(request, answer)
+        ref, batch = self.row.ref(member), self.row.id
+        text = answer_text(answer)
+        await collecting.batches.answer(ref, member.fence, name, text, batch)
+
+    def _fail(self, request: Open, name: str, error: StageError) -> None:
+        """Note the error of a row, and what its answer cost, if it has one."""
+        answer = error.facts.get("answer")
+        if isinstance(answer, ModelAnswer):
+            self._count(request, replace(answer, service_tier=BATCH))
+        request.failed[name] = failed_row(error)
+
+    def _count(self, request: Open, answer: ModelAnswer) -> None:
+        model = self.collecting.model
+        usage = Usage()
+        if model.usage is not None:
+            try:
+                usage = validated(model.usage(answer))
+            except (TypeError, ValueError):
+                usage = Usage(answer.tokens_in, answer.tokens_out)
+        add_usage(request.usage, model.name, usage)
+
+    async def _close(self, requests: list[Open]) -> None:
+        """Close requests, and wake their chunks."""
+        direct = self.row.wanted == "direct"
+        collecting = self.collecting
+        for first in range(0, len(requests), AT_ONCE):
+            await collecting.stay()
+            await asyncio.gather(
+                *(
+                    collecting.close(
+                        self.row.ref(each.member),
+                        each.member,
+                        RequestState.DIRECT if direct else RequestState.OVER,
+                        each.usage,
+                        each.failed,
+                    )
+                    for each in requests[first : first + AT_ONCE]
+                )
+            )
+            await collecting.send()
+
+    def _quarantine(self, text: str, why: str) -> None:
+        self.counts["unreadable"] += 1
+        if len(self.unreadable) < MOST_KEPT:
+            self.unreadable.append(json.dumps({"why": why, "line": text}))
+
+    async def _keep_unreadable(self) -> None:
+        """Keep the lines without an outcome, for people."""
+        if self.unreadable:
+            job = self.row.members[0].job
+            key = keys.unreadable_key(self.row.tenant, job, self.row.digest)
+            content = "".join(f"{line}\n" for line in self.unreadable).encode()
+            await self.collecting.rt.objects.put(key, content, "application/jsonl")

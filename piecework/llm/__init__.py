@@ -12,12 +12,14 @@ from piecework.llm.adapters import (
     gemini_content,
     openai_chat,
 )
+from piecework.llm.batches.bedrock_batches import BedrockBatches
 from piecework.llm.model import Model
 from piecework.llm.prices import ListPrice, Price, list_price
 from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
 from piecework.resilience.lanes import Lane
 
 __all__ = [
+    "BedrockBatches",
     "Lane",
     "ListPrice",
     "Model",

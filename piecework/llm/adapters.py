@@ -149,7 +149,9 @@ def gemini_content(client: Any, *, provider: str = "google") -> Adapter:
     return Adapter(provider, send, batches=GeminiBatches(client, provider))
 
 
-def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
+def bedrock_converse(
+    client: Any, *, provider: str = "bedrock", batches: BatchProvider | None = None
+) -> Adapter:
     """Return a caller for Converse of Amazon Bedrock.
 
     The schema is sent as a tool that the model must use, which each version of the SDK
@@ -161,6 +163,8 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
             `retries={"total_max_attempts": 1}`, and with a `read_timeout` as long as
             that of the model or its lane.
         provider: The name of the provider.
+        batches: `BedrockBatches(…)`, which needs two more clients, a bucket and a role;
+            None: its models have no batch lane.
     """
 
     async def send(request: ModelRequest) -> ModelAnswer:
@@ -169,4 +173,4 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
         answer = await invoke(opened.converse, merged(body, request.options))
         return read_converse(provider, answer, request.schema_name)
 
-    return Adapter(provider, send, frozenset({"flex"}), cache_mark=converse_mark)
+    return Adapter(provider, send, frozenset({"flex"}), batches, converse_mark)

@@ -25,6 +25,7 @@ from piecework import UsageError
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.errors.classify import classify
 from piecework.llm import (
+    BedrockBatches,
     ModelAnswer,
     ModelRequest,
     Turn,
@@ -34,7 +35,6 @@ from piecework.llm import (
     openai_chat,
 )
 from piecework.llm.adapters import Adapter
-from piecework.llm.batches.bedrock_batches import BedrockBatches
 from piecework.llm.batches.lines import MOST_LINE
 from piecework.llm.batches.port import (
     BatchProvider,
@@ -148,7 +148,7 @@ async def bedrock(address: str, opened: AsyncExitStack, *, plain: bool) -> Adapt
         ]
     role = "arn:aws:iam::123456789012:role/batches"
     batches = BedrockBatches(*found[1:], bucket="bucket", role=role)
-    return replace(bedrock_converse(found[0]), batches=batches)
+    return bedrock_converse(found[0], batches=batches)
 
 
 @functools.cache

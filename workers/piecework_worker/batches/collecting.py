@@ -34,6 +34,7 @@ from piecework.llm.batches.port import (
     BatchRow,
     BatchState,
     BatchStatus,
+    RowUnreadable,
 )
 from piecework.resilience.batching import (
     gather,
@@ -249,7 +250,9 @@ class Collecting(Pass):
                 unsure = True
                 continue
             async for outcome in self.provider.outcomes(each.id):
-                if getattr(outcome, "custom_id", None) in names:
+                if isinstance(outcome, RowUnreadable):
+                    continue  # it tells nothing of whose the batch is
+                if outcome.custom_id in names:
                     return each.id, False
                 break
         return "", unsure

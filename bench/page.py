@@ -23,14 +23,14 @@ BARS = (
     ("dollars", "W1", "usd_per_million", "Dollars for a million tasks", None, 2, True),
     (
         *("cpu", "W1", "worker_cpu_s_per_1000", "Worker CPU, seconds for 1,000 tasks"),
-        *(1.0, 2, False),
+        *(None, 2, False),
     ),
     (
         "drain",
         "W1",
         "drain_per_s",
         "Tasks a second, one worker process",
-        1000,
+        None,
         0,
         False,
     ),

@@ -14,6 +14,7 @@ Server: TypeAlias = Literal["", "postgres", "redis", "temporal"]
 
 PIECEWORK = "piecework"
 BARE = "bare asyncio loop"
+LOOP = "boto3 loop"
 IN_TURN = "it does ten messages one after the other, and extends the visibility of none"
 CALLS_ARE_STEPS = "its calls are steps of a larger unit; W2b is the intended use"
 NO_QUEUE = "it has no queue; in W2b it is the floor of this machine"
@@ -55,7 +56,7 @@ class Rival:
 
 
 RIVALS = (
-    Rival("boto3 loop", "loop", "bench-sqs", ("boto3",)),
+    Rival(LOOP, "loop", "bench-sqs", ("boto3",)),
     Rival(
         "boto3 loop (batched deletes)",
         "loop",

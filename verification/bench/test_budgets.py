@@ -12,6 +12,7 @@ GOOD = (
         drain_per_s=1200,
         lost=0,
     ),
+    record("W1", "boto3 loop", worker_cpu_s_per_1000=1.8, drain_per_s=600),
     record("W2b", "piecework", makespan_s=2.2, paid_twice=0, lost=0),
     record("W2b", "bare asyncio loop", makespan_s=2.1),
     record("W4", "piecework", variant="100 chunks", requests_per_task=2.4),
@@ -24,15 +25,19 @@ def test_a_met_budget_is_shown_with_its_limit() -> None:
     lines = budgets.lines(budgets.evaluate_budgets(results(*GOOD)))
 
     assert "requests_per_chunk=2.3 (<=2.5)" == lines[0]
+    assert "worker_cpu_x_boto3_loop=0.5 (<=1)" in lines
     assert "makespan_x_bare_loop=1.048 (<=1.07)" in lines
     assert "growth_requests_ratio=1 (<=1.05; 1,000 chunks over 100)" in lines
     assert 8 == len([line for line in lines if "MISSED" not in line])
 
 
 def test_a_missed_budget_is_shown_and_is_no_failure() -> None:
-    slow = results(record("W1", "piecework", drain_per_s=500, lost=0))
+    slow = results(
+        record("W1", "piecework", drain_per_s=500, lost=0),
+        record("W1", "boto3 loop", drain_per_s=1000),
+    )
 
-    assert "drain_per_s=500 (>=1000) MISSED" in budgets.lines(
+    assert "drain_x_boto3_loop=0.5 (>=1) MISSED" in budgets.lines(
         budgets.evaluate_budgets(slow)
     )
     assert 0 == budgets.exit_code(slow)

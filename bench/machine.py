@@ -18,6 +18,8 @@ from piecework_orchestrator.embedded.environment import VERSION
 from tests.tools import ROOT, bin_of
 
 PIECEWORK = ("piecework", "aiobotocore", "botocore", "aiohttp", "pydantic")
+#: What the bench itself writes.
+WRITTEN = (":(exclude)bench/results", ":(exclude)docs")
 ASK = (
     "import sys; from importlib.metadata import version as v;"
     " print(*(v(name) for name in sys.argv[1:]))"
@@ -51,10 +53,20 @@ def versions(rivals: Iterable[Rival]) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that was measured, and whether it was changed since."""
-    asked = ["git", "describe", "--always", "--dirty"]
+    """Return the commit that was measured, and whether it was changed since.
+
+    A part of the bench writes results and pages, which are no change for the next part.
+    """
+    found = said_by_git("rev-parse", "--short", "HEAD")
+    changed = said_by_git("status", "--porcelain", "--", ".", *WRITTEN)
+    return f"{found}-dirty" if found and changed else found or "unknown"
+
+
+def said_by_git(*words: str) -> str:
+    """Return what a command of git prints; empty if there is no repository."""
+    asked = ["git", *words]
     done = subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, check=False)
-    return done.stdout.strip() or "unknown"
+    return done.stdout.strip()
 
 
 # ── measure noise ─────────────────────────────────────────────────────────────

@@ -156,20 +156,24 @@ def measure_calls(env: BenchEnvironment, adapter: Adapter) -> Outcome:
 def call_figures(
     config: Config, facts: Facts, began: float, ended: float, counts: Counts
 ) -> Values:
-    """Return the duration of all calls, and the payments."""
+    """Return the payments, and the duration of all calls if all were made."""
     wanted, took = config.chunks * config.calls, ended - began
-    a_call_s = config.sleep_s / config.concurrency
-    return {
-        "makespan_s": took,
-        "makespan_x_ideal": took / (wanted * a_call_s),
-        "makespan_x_tries": took / ((wanted + facts.failed) * a_call_s),
+    found: dict[str, float] = {
         "first_call_s": facts.first_call / 1e9 - config.sleep_s - began,
-        "after_last_call_s": ended - facts.last_paid / 1e9,
         "executions": sum(facts.paid.values()) + facts.failed,
         "failed_calls": facts.failed,
         "paid_twice": facts.paid_twice,
         "lost": wanted - len(facts.paid),
         "requests": counts.requests,
+    }
+    if found["lost"]:
+        return found
+    a_call_s = config.sleep_s / config.concurrency
+    return found | {
+        "makespan_s": took,
+        "makespan_x_ideal": took / (wanted * a_call_s),
+        "makespan_x_tries": took / ((wanted + facts.failed) * a_call_s),
+        "after_last_call_s": ended - facts.last_paid / 1e9,
     }
 
 

@@ -13,8 +13,8 @@ GOOD = (
         lost=0,
     ),
     record("W1", "boto3 loop", worker_cpu_s_per_1000=1.8, drain_per_s=600),
-    record("W2b", "piecework", makespan_s=2.2, paid_twice=0, lost=0),
-    record("W2b", "bare asyncio loop", makespan_s=2.1),
+    record("W0", "piecework", makespan_s=22, paid_twice=0, lost=0),
+    record("W0", "bare asyncio loop", makespan_s=20),
     record("W4", "piecework", variant="100 chunks", requests_per_task=2.4),
     record("W4", "piecework", variant="1000 chunks", requests_per_task=2.4),
     record("W4", "piecework", variant="64 in progress", worker_rss_mb=110),
@@ -26,7 +26,7 @@ def test_a_met_budget_is_shown_with_its_limit() -> None:
 
     assert "requests_per_chunk=2.3 (<=2.5)" == lines[0]
     assert "worker_cpu_x_boto3_loop=0.5 (<=1)" in lines
-    assert "makespan_x_bare_loop=1.048 (<=1.07)" in lines
+    assert "makespan_x_bare_loop=1.1 (<=1.15)" in lines
     assert "growth_requests_ratio=1 (<=1.05; 1,000 chunks over 100)" in lines
     assert 8 == len([line for line in lines if "MISSED" not in line])
 

@@ -55,7 +55,7 @@ def versions(rivals: Iterable[Rival]) -> dict[str, str]:
 def commit() -> str:
     """Return the commit that was measured, and whether it was changed since.
 
-    A part of the bench writes results and pages, which are no change for the next part.
+    A part of the bench writes results and pages: the next part leaves them out.
     """
     found = said_by_git("rev-parse", "--short", "HEAD")
     changed = said_by_git("status", "--porcelain", "--", ".", *WRITTEN)

@@ -48,6 +48,8 @@ ANSWER = "answer"
 CHILD_JOB = "child job"
 #: A chunk waits for this while a batch answers calls of its stage.
 BATCH = "batch"
+#: Waits that something ends, mostly long before their due time.
+UNTIL_TOLD = frozenset({ANSWER, CHILD_JOB, BATCH})
 #: The reason of a job whose pipeline a worker does not have, and of one that is pinned
 #: to another code version than the worker's.
 UNKNOWN_CODE = "runtime.pipeline.unknown"

@@ -14,6 +14,7 @@ from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
+from piecework.domain.outcome import UNTIL_TOLD
 from piecework.domain.pause import Pause
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError, WaitTimeoutError
@@ -58,7 +59,8 @@ class ChunkCounts:
     Attributes:
         by_status: Chunks by status; of a large job only those known to have ended.
         active: Whether a worker holds a chunk, or a chunk waits for its next attempt.
-        longest_wait_s: Seconds until each waiting chunk may start again.
+        longest_wait_s: Seconds until each waiting chunk may start again, of those that
+            wait for a time.
         places: Of a large job: where its chunks are.
         used: What the calls of the chunks used so far; of a large job not read here.
     """
@@ -74,7 +76,8 @@ class ChunkCounts:
         self.by_status[str(chunk.status)] += 1
         self.used.merge(chunk.usage_so_far)
         self.active = self.active or is_active(chunk, now)
-        if chunk.status is ChunkStatus.WAITING and chunk.retry_at:
+        waits = chunk.status is ChunkStatus.WAITING and chunk.retry_at
+        if waits and chunk.blocked_on not in UNTIL_TOLD:
             wait_s = moment(chunk.retry_at) - now
             self.longest_wait_s = max(self.longest_wait_s, wait_s)
 

@@ -9,6 +9,7 @@ from piecework.settings import Settings
 from piecework_orchestrator.reading.watch import (
     MAX_POLL_S,
     POLL_S,
+    ChunkCounts,
     ProgressSnapshot,
     Watcher,
     is_active,
@@ -38,6 +39,21 @@ def test_a_chunk_is_active_until_its_lease_or_its_wait_expires(
 ) -> None:
     chunk = Chunk.read(JobRef("default", "a").chunk(0), {"gen": 1, **item})
     assert expected is is_active(chunk, NOW)
+
+
+@pytest.mark.parametrize(
+    ("blocked_on", "expected"),
+    [("", 5.0), ("timer", 5.0), ("answer", 0.0), ("child job", 0.0), ("batch", 0.0)],
+)
+def test_a_wait_that_something_ends_has_no_known_length(
+    blocked_on: str, expected: float
+) -> None:
+    item = {"gen": 1, "status": "WAITING", "retry_at": SOON, "blocked_on": blocked_on}
+    counts = ChunkCounts()
+
+    counts.add(Chunk.read(JobRef("default", "a").chunk(0), item), NOW)
+
+    assert expected == counts.longest_wait_s
 
 
 def test_a_large_job_is_polled_less_often() -> None:

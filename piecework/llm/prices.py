@@ -110,7 +110,7 @@ class ListPrice:
             usage,
             self.model_id,
             provider_id=self.provider or None,
-            price_context={"service_tier": tier} if tier else None,
+            price_context={key_of(tier): tier} if tier else None,
         )
         return float(found.total_price)
 
@@ -144,8 +144,18 @@ def list_price(model_id: str, provider: str = "") -> ListPrice:
             next_step="Declare your own: Model(…, price=Price(input=…, output=…)).",
         ) from error
     newest = max(_changes(snapshot.providers))
-    tiers = {each.when.get("service_tier") for each in found.price_variants or ()}
-    return ListPrice(model_id, provider, source, newest, frozenset(tiers - {None}))
+    tiers = {
+        tier
+        for each in found.price_variants or ()
+        for key, tier in each.when.items()
+        if key == key_of(tier)
+    }
+    return ListPrice(model_id, provider, source, newest, frozenset(tiers))
+
+
+def key_of(tier: str) -> str:
+    """Return what the list calls that which has this value: batches are no tier."""
+    return "processing" if tier == "batch" else "service_tier"
 
 
 def _changes(providers: Any) -> Iterator[date]:

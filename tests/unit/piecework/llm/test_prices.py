@@ -112,12 +112,15 @@ def test_a_listed_price_is_computed_by_the_list_and_has_its_date(
         "cache_write_tokens": 100_000,
         "output_tokens": 100_000,
     }
-    assert price.usd(replace(ANSWER, service_tier="flex")) == 0.5
+    for tier in ("flex", "batch"):
+        assert price.usd(replace(ANSWER, service_tier=tier)) == 0.5
     assert asked == [
         (amounts, "mini", "openai", None),
         (amounts, "mini", "openai", {"service_tier": "flex"}),
+        (amounts, "mini", "openai", {"processing": "batch"}),
     ]
-    assert (price.has_tier("flex"), price.has_tier("priority")) == (True, False)
+    assert {"flex", "batch"} == price.tiers
+    assert not price.has_tier("priority")
     assert str(price) == "mini: genai-prices 0.2.3, changes up to 2026-05-01"
     with pytest.raises(UsageError, match="no price of 'large'"):
         list_price("large")

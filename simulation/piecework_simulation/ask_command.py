@@ -52,7 +52,7 @@ PROVIDERS = {
     ),
 }
 #: The lanes that the option names.
-LANES = ("", "direct", "flex")
+LANES = ("", "direct", "flex", "batch")
 PROGRAM = '''\
 """Ask {model} about each row; `piecework ask` wrote this."""
 
@@ -110,7 +110,7 @@ def ask(  # noqa: PLR0913, PLR0917 -- options of a command
     lane: Annotated[
         str,
         typer.Option(
-            metavar="flex",
+            metavar="flex|batch",
             help="Ask for each answer later, for about half; see docs/lanes.md.",
             show_default="direct",
         ),
@@ -202,10 +202,10 @@ def program(
         options += f", price=list_price({name!r})"
     if lane not in LANES:
         message = f"{lane!r} is not a lane."
-        raise UsageError(message, next_step="Write --lane flex, or leave it out.")
-    if lane == "flex":
+        raise UsageError(message, next_step="Write flex or batch, or leave it out.")
+    if lane not in {"", "direct"}:
         names.append("Lane")
-        options += ", lane=Lane.flex()"
+        options += f", lane=Lane.{lane}()"
     if per_minute is not None:
         options += f", limits=Limits(requests_per_minute={per_minute})"
     imports = [

@@ -139,6 +139,11 @@ def test_a_question_may_be_asked_in_the_flex_lane(ask: Run, provider: Provider) 
     assert "flex was asked for" in done.stderr
 
 
+def test_a_question_may_be_asked_in_the_batch_lane(ask: Run) -> None:
+    ask(*LINE, PROMPT, "--lane", "batch", "--eject", "asked.py")
+    assert "lane=Lane.batch()" in Path("asked.py").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

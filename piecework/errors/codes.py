@@ -1321,7 +1321,7 @@ ROWS: Final = (
         "job.parent.paused",
         PERMANENT,
         "A child job is paused because its parent is, and goes on with it.",
-        "`piecework jobs resume PARENT`",
+        "Resume its parent: `piecework jobs resume PARENT`.",
     ),
     Code(
         "job.parent.cancelled",

@@ -272,21 +272,21 @@ _STAGE: Final = {
     ),
     "batch.created": event(
         "a provider has a batch; `rows` requests are in it",
-        "tenant dependency provider batch rows",
+        "dependency provider batch rows",
     ),
     "batch.ended": event(
         "a batch is over, and its answers are stored; `reason` is how it ended",
-        "tenant dependency provider batch rows answered failed expired unreadable "
-        "reason duration_s",
+        "dependency provider batch rows answered failed expired unreadable reason "
+        "duration_s",
     ),
     "batch.in_doubt": event(
         "it is not known whether a provider has a batch; the collector looks for it",
-        "tenant dependency provider error_code?",
+        "dependency provider error_code",
         "warning",
     ),
     "batch.returned": event(
         "gathered requests go direct, because too few came or their job ends too soon",
-        "tenant dependency rows",
+        "dependency rows",
     ),
     "batch.failed": event(
         "the collector of a model was refused, or failed; it goes on in `delay_s`",

@@ -21,7 +21,9 @@ def test_a_removed_guard_is_detected(
     monkeypatch.setattr(schedule, "swarm", lambda rng: swarm(rng) | needed)
     monkeypatch.setattr(actions, "MAX_END_S", 900.0)
     # A job above its children takes longer to simulate, and shows no guard sooner.
-    monkeypatch.setattr(actions, "in_children", lambda pipeline, rows, _: (pipeline, rows))
+    monkeypatch.setattr(
+        actions, "in_children", lambda pipeline, rows, _: (pipeline, rows)
+    )
     assert any(violations(seed) & invariants for seed in range(1, 400))
 
 

@@ -399,8 +399,13 @@ def emit_outcome(  # noqa: C901 -- one case for each outcome
         case Sleeping(until):
             telemetry.emit(log, "chunk.sleeping", until=iso(until), **facts)
         case Batching(until, requests):
-            facts["requests"] = sum(len(each.bodies) for each in requests)
-            telemetry.emit(log, "chunk.batching", until=iso(until), **facts)
+            telemetry.emit(
+                log,
+                "chunk.batching",
+                requests=sum(len(each.bodies) for each in requests),
+                until=iso(until),
+                **facts,
+            )
         case Asking(question):
             facts = {**facts, "question": question.name, "until": question.until}
             telemetry.emit(log, "chunk.asking", **facts)

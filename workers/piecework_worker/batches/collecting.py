@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
+from piecework import telemetry
 from piecework.domain import keys
 from piecework.domain.batch import (
     AskedRow,
@@ -131,7 +132,13 @@ class Collecting(Pass):
             await self.batches.drop_asked(self.place, some)
         for tenant in {row.tenant for row in rows}:
             count = sum(row.rows for row in rows if row.tenant == tenant)
-            self.tell("batch.returned", tenant, rows=count)
+            telemetry.emit(
+                self.log,
+                "batch.returned",
+                tenant=tenant,
+                dependency=self.model.name,
+                rows=count,
+            )
 
     async def _plan(self, rows: Sequence[AskedRow]) -> None:
         """Write a batch ahead; the next step of the pass creates it."""
@@ -192,7 +199,15 @@ class Collecting(Pass):
     async def _note_created(self, row: PlannedRow, batch: str) -> None:
         next_at = self.rt.clock() + poll_after_s(0)
         if await self.batches.created(self.place, row, batch, next_at):
-            self.tell("batch.created", row.tenant, batch=batch, rows=row.rows)
+            telemetry.emit(
+                self.log,
+                "batch.created",
+                tenant=row.tenant,
+                dependency=self.model.name,
+                provider=self.provider.provider,
+                batch=batch,
+                rows=row.rows,
+            )
 
     async def _on_not_created(self, row: PlannedRow, error: Exception) -> None:
         """Keep a batch whose creation is in doubt; give up one that was refused.
@@ -206,7 +221,14 @@ class Collecting(Pass):
             return
         if failure.error_class in {ErrorClass.PERMANENT, ErrorClass.POLICY}:
             raise error
-        self.tell("batch.in_doubt", row.tenant, error_code=failure.code)
+        telemetry.emit(
+            self.log,
+            "batch.in_doubt",
+            tenant=row.tenant,
+            dependency=self.model.name,
+            provider=self.provider.provider,
+            error_code=failure.code,
+        )
 
     async def give_up(self, row: PlannedRow, reason: str) -> None:
         """End a batch that its provider refused whole: its calls go on without it."""

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from piecework import telemetry
 from piecework.calls.usage import add_usage, validated
 from piecework.dependency import Usage
 from piecework.domain import keys
@@ -93,15 +94,26 @@ class BringBack:
         await self._close(left)
         await self._keep_unreadable()
         collecting, row = self.collecting, self.row
-        facts = {name: self.counts[name] for name in ("answered", "failed")}
-        facts["unreadable"] = self.counts["unreadable"]
+        facts = {
+            "answered": self.counts["answered"],
+            "failed": self.counts["failed"],
+            "unreadable": self.counts["unreadable"],
+        }
         reason = GONE if gone is not None else str(self.status.state)
         if await collecting.batches.end(collecting.place, row, reason, **facts):
-            seconds = collecting.rt.clock() - moment(row.planned_at)
-            facts |= {"expired": row.rows - facts["answered"] - facts["failed"]}
-            facts |= {"duration_s": round(seconds), "rows": row.rows}
-            told = {"batch": row.id, "reason": reason, **facts}
-            collecting.tell("batch.ended", row.tenant, **told)
+            telemetry.emit(
+                collecting.log,
+                "batch.ended",
+                tenant=row.tenant,
+                dependency=collecting.model.name,
+                provider=collecting.provider.provider,
+                batch=row.id,
+                rows=row.rows,
+                expired=row.rows - facts["answered"] - facts["failed"],
+                reason=reason,
+                duration_s=round(collecting.rt.clock() - moment(row.planned_at)),
+                **facts,
+            )
 
     async def _requests(self) -> list[Open]:
         """Return the requests of the batch; note by custom id which has a call."""

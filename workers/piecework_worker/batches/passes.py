@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import structlog
 
-from piecework import telemetry
 from piecework.aws.queue import Message
 from piecework.calls.fleet_budgets import FleetBudgets
 from piecework.dependency import Dependency
@@ -175,10 +174,3 @@ class Pass:
         messages, self._messages = self._messages, {}
         for queue, some in messages.items():
             await self.rt.work.send(some, to=queue)
-
-    def tell(self, event: str, tenant: str, **facts: Any) -> None:
-        """Emit an event about the batches of the model."""
-        names: dict[str, Any] = {"dependency": self.model.name}
-        if event != "batch.returned":
-            names["provider"] = self.provider.provider
-        telemetry.emit(self.log, event, tenant=tenant, **names, **facts)

@@ -887,7 +887,7 @@ ROWS: Final = (
         "runtime.map.over_budget",
         PERMANENT,
         "The budget of the root job has less left than a child job is forecast to "
-        "need, so the child was not started.",
+        "need. The child was not started.",
         "Raise the budget: `piecework jobs set-budget JOB --budget-usd N`. Then "
         "redrive the dead letter.",
     ),
@@ -1482,8 +1482,8 @@ ROWS: Final = (
     Code(
         "redrive.field.unknown",
         PERMANENT,
-        "A new payload, or value of a stage, has a field that neither the stored one "
-        "nor the type of `--pipeline` has. It would vanish.",
+        "A new payload or value has a field that the stored one lacks. The type of "
+        "`--pipeline` lacks it, too. It would vanish.",
         "Correct its name, or check it with `--pipeline MODULE:NAME`.",
     ),
     Code(

@@ -154,7 +154,7 @@ def list_price(model_id: str, provider: str = "") -> ListPrice:
 
 
 def key_of(tier: str) -> str:
-    """Return what the list calls that which has this value: batches are no tier."""
+    """Return the condition of the list that has this value: it has batches apart."""
     return "processing" if tier == "batch" else "service_tier"
 
 

@@ -18,6 +18,7 @@ from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.resilience.budget import key_of_job
 from piecework.store.batches import Batches
 from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.reading.job_documents import explain
 from tests.scenarios import batching, conftest
 from tests.scenarios.batching import FakeProvider, Question
 from tests.scenarios.conftest import Scenario
@@ -75,6 +76,8 @@ async def test_a_job_is_answered_in_batches_without_a_worker_and_pays_half(
             )
 
         await scenario.until(all_wait)
+        first = (await explain(scenario.rt, await scenario.job()))["findings"][0]
+        assert (first["code"], first["chunks"]) == ("batch.waiting", 20)
         job = await ended(scenario)
     assert job.status is JobStatus.SUCCEEDED
     # Two questions at once, then the third.

@@ -49,7 +49,7 @@ class Recorded:
         if self.condition:
             request["ConditionExpression"] = self.condition
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        if marked := set(re.findall(r"#(\w+)", self.update + self.condition)):
+        if marked := set(re.findall(r"#(\w+)", f"{self.update} {self.condition}")):
             request["ExpressionAttributeNames"] = {f"#{name}": name for name in marked}
         if self.values:
             request["ExpressionAttributeValues"] = self.values
@@ -74,7 +74,7 @@ def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     An absent item meets no update that only removes, what is counted stays a number,
     and what is appended to stays a list. The emulators differ there.
     """
-    if write.creates or write.kind == "ConditionCheck":
+    if write.creates or write.kind in {"ConditionCheck", "Delete"}:
         yield None
     match = matching(write)
     yield match

@@ -146,7 +146,8 @@ DECISIONS = [
     ("worker", "*", GET, f"{OURS}/payload/x.jsonl", "", YES),
     ("worker", "*", GET, f"{OURS}/payload/x.jsonl", "tls=false", NEVER),
     ("worker", "*", GET, f"{OURS}/certificate/1.json", "", NO),
-    ("worker", "*", PUT, f"{OURS}/payload/x.jsonl", "", NO),
+    # The payloads of child jobs.
+    ("worker", "*", PUT, f"{OURS}/payload/x.jsonl", "", YES),
     ("worker", "*", "s3:DeleteObject", f"{OURS}/values/x.json", "", NO),
     *(
         (role, "*", REMOVE, f"{OURS}/payload/x.jsonl", "", right)

@@ -38,7 +38,7 @@ S3        PutObject                       2  requests            2  0.000010
 DynamoDB  rows, until deletion     0.000008  GB-months           -  0.000002
 DynamoDB  backups, until deletion  0.000008  GB-months           -  0.000002
 DynamoDB  deletion                       35  write units         -  0.000022
-DynamoDB  deletion, reads            12.393  read units          -  0.000002
+DynamoDB  deletion, reads            14.393  read units          -  0.000002
 S3        objects, until deletion     1.479  GB-months           -  0.034027
 workers   vCPU                            1  vCPU-hours          -  0.040480
 workers   memory                          2  GB-hours            -  0.008890
@@ -52,7 +52,7 @@ saved             from the journal: 7 calls, 7,000 tokens in, 0 out, 0.021000 US
 AWS               0.089936 USD
 by process        orchestrator 0.055010, worker 0.000871
 total             0.418436 USD for 4 chunks
-per 1,000 chunks  104.608962 USD
+per 1,000 chunks  104.609025 USD
 retries           3 requests
 prices            us-east-1, as of 2027-01-01
 stored            for 90 days

@@ -68,6 +68,8 @@ NOT_EXERCISED |= {"dead_letters.unread", "call.key.unstable"}
 NOT_EXERCISED |= {"effects.in_flight"}
 #: `tests/scenarios/test_mapping.py` has them: they need two jobs.
 NOT_EXERCISED |= {"child.waiting", "parent.paused", "parent.waiting"}
+#: `tests/scenarios/test_batches.py` has it: it needs a provider with batches.
+NOT_EXERCISED |= {"batch.waiting"}
 
 
 @pytest.mark.parametrize(

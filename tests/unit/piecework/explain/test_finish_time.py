@@ -7,6 +7,7 @@ from statistics import median
 
 import pytest
 
+from piecework.store.dead_letters import LetterCounts
 from piecework_orchestrator.reading.job_documents import Document, explain
 from piecework_orchestrator.ui.reading import read_table
 from verification.drill.exercises import SILENT_S, runs
@@ -54,9 +55,9 @@ def test_the_throughput_of_an_ended_job_stays() -> None:
     async def act(fleet: Fleet) -> tuple[float | None, float | None]:
         await runs(fleet, *["quick"] * 20)
         await asyncio.sleep(SILENT_S)
-        first = await read_table(fleet.rt, await fleet.job())
+        first = await read_table(fleet.rt, await fleet.job(), LetterCounts())
         await asyncio.sleep(SILENT_S)
-        later = await read_table(fleet.rt, await fleet.job())
+        later = await read_table(fleet.rt, await fleet.job(), LetterCounts())
         return first.rate, later.rate
 
     first, later = exercise(act)

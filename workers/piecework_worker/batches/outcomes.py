@@ -94,13 +94,18 @@ class BringBack:
         await self._close(left)
         await self._keep_unreadable()
         collecting, row = self.collecting, self.row
-        facts = {
-            "answered": self.counts["answered"],
-            "failed": self.counts["failed"],
-            "unreadable": self.counts["unreadable"],
-        }
+        answered, failed = self.counts["answered"], self.counts["failed"]
+        unreadable = self.counts["unreadable"]
         reason = GONE if gone is not None else str(self.status.state)
-        if await collecting.batches.end(collecting.place, row, reason, **facts):
+        ended = await collecting.batches.end(
+            collecting.place,
+            row,
+            reason,
+            answered=answered,
+            failed=failed,
+            unreadable=unreadable,
+        )
+        if ended:
             telemetry.emit(
                 collecting.log,
                 "batch.ended",
@@ -109,10 +114,12 @@ class BringBack:
                 provider=collecting.provider.provider,
                 batch=row.id,
                 rows=row.rows,
-                expired=row.rows - facts["answered"] - facts["failed"],
+                answered=answered,
+                failed=failed,
+                expired=row.rows - answered - failed,
+                unreadable=unreadable,
                 reason=reason,
                 duration_s=round(collecting.rt.clock() - moment(row.planned_at)),
-                **facts,
             )
 
     async def _requests(self) -> list[Open]:

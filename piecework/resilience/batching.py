@@ -16,7 +16,6 @@ call waits longer than `within` of its lane.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
@@ -160,10 +159,6 @@ class Gathered(Protocol):
     """
 
     @property
-    def tenant(self) -> str:
-        """Whose they are."""
-
-    @property
     def rows(self) -> int:
         """How many they are."""
 
@@ -218,26 +213,21 @@ class Gathering:
 def gather(
     found: Sequence[Gathered], lane: Lane, limits: Limits, now: float
 ) -> Gathering:
-    """Divide the gathered requests of a model by tenant, then into batches.
+    """Divide the gathered requests of a tenant to a model into batches.
 
-    Those of a tenant are sent together once the first has waited for `gather`.
+    They are sent once the first of them has waited for `gather`.
     """
-    by_tenant = defaultdict[str, list[Gathered]](list)
-    for each in found:
-        by_tenant[each.tenant].append(each)
+    ready_at = min((each.at for each in found), default=now) + lane.gather
+    if not found or ready_at > now:
+        return Gathering([], [], ready_at if found else None)
     batches, direct = list[Sequence[Gathered]](), list[Gathered]()
-    times = list[float]()
     least = max(lane.at_least, limits.least_rows)
-    for some in by_tenant.values():
-        ready_at = min(each.at for each in some) + lane.gather
-        if ready_at > now:
-            times.append(ready_at)
-            continue
-        for batch in cut(sorted(some, key=lambda each: each.at), limits):
-            enough = sum(each.rows for each in batch) >= least
-            batches += [batch] if enough else []
-            direct += [] if enough else batch
-    return Gathering(batches, direct, min(times, default=None))
+    for batch in cut(sorted(found, key=lambda each: each.at), limits):
+        if sum(each.rows for each in batch) >= least:
+            batches.append(batch)
+        else:
+            direct += batch
+    return Gathering(batches, direct, None)
 
 
 def cut(found: Sequence[Gathered], limits: Limits) -> Iterator[list[Gathered]]:

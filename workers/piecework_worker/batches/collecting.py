@@ -88,9 +88,9 @@ class Collecting(Pass):
 
         The collector that planned the batch may have died before it removed them.
         """
-        planned = {(row.tenant, each) for row in open_ for each in row.members}
-        left = [row for row in asked if (row.tenant, row.member) not in planned]
-        gone = [row for row in asked if (row.tenant, row.member) in planned]
+        planned = {each for row in open_ for each in row.members}
+        left = [row for row in asked if row.member not in planned]
+        gone = [row for row in asked if row.member in planned]
         await self.batches.drop_asked(self.place, gone)
         return left
 
@@ -130,25 +130,24 @@ class Collecting(Pass):
             )
             await self.send()
             await self.batches.drop_asked(self.place, some)
-        for tenant in {row.tenant for row in rows}:
-            count = sum(row.rows for row in rows if row.tenant == tenant)
+        if rows:
             telemetry.emit(
                 self.log,
                 "batch.returned",
-                tenant=tenant,
+                tenant=self.place[0],
                 dependency=self.model.name,
-                rows=count,
+                rows=sum(row.rows for row in rows),
             )
 
     async def _plan(self, rows: Sequence[AskedRow]) -> None:
         """Write a batch ahead; the next step of the pass creates it."""
-        tenant, now = rows[0].tenant, self.rt.clock()
+        now = self.rt.clock()
         members = sorted(
             (row.member for row in rows), key=lambda m: (m.job, m.chunk, m.fence)
         )
         packed = pack_members(members)
         facts = {
-            "tenant": tenant,
+            "tenant": self.place[0],
             "digest": keys.sha256("/".join(self.place).encode() + packed)[:40],
             "model": self.model.name,
             "provider": self.provider.provider,

@@ -74,7 +74,6 @@ class Gathered:
     """A gathered request."""
 
     at: float
-    tenant: str = "a"
     rows: int = 4
     size: int = 100
     until: float = 7200.0
@@ -89,18 +88,19 @@ class Limits:
     least_rows: int = 1
 
 
-def test_requests_are_gathered_from_the_first_of_a_tenant_on() -> None:
-    found = [Gathered(0.0), Gathered(299.0), Gathered(1.0), Gathered(9.0, tenant="b")]
+def test_requests_are_gathered_from_the_first_one_on() -> None:
+    found = [Gathered(0.0), Gathered(299.0), Gathered(1.0)]
     early = gather(found, LANE, Limits(), 299.0)
     assert (early.batches, early.direct, early.next_at) == ([], [], 300.0)
     ready = gather(found, LANE, Limits(), 300.0)
-    # Tenant b has one request, and is still gathering.
     assert [[each.at for each in batch] for batch in ready.batches] == [
         [0.0, 1.0, 299.0]
     ]
-    assert (ready.direct, ready.next_at) == ([], 309.0)
-    few = gather(found[3:], LANE, Limits(), 309.0)
-    assert (few.batches, few.direct, few.next_at) == ([], found[3:], None)
+    assert (ready.direct, ready.next_at) == ([], None)
+    few = gather(found[:1], LANE, Limits(), 300.0)
+    assert (few.batches, few.direct, few.next_at) == ([], found[:1], None)
+    nothing = gather([], LANE, Limits(), 300.0)
+    assert (nothing.batches, nothing.direct, nothing.next_at) == ([], [], None)
 
 
 @pytest.mark.parametrize(

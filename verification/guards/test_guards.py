@@ -17,7 +17,7 @@ def test_a_removed_guard_is_detected(
 ) -> None:
     taken_away, invariants = PLANTED[plant]
     taken_away(monkeypatch)
-    needed = dict.fromkeys(NEEDED.get(plant, ()), 0.5)
+    needed = NEEDED.get(plant, {})
     monkeypatch.setattr(schedule, "swarm", lambda rng: swarm(rng) | needed)
     monkeypatch.setattr(actions, "MAX_END_S", 900.0)
     # A job above its children takes longer to simulate, and shows no guard sooner.

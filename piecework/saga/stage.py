@@ -96,22 +96,24 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
     run = ctx.run_stage or run_in_process
     with judging_keys(ctx):
         try:
-            with context_of_run(ctx) as own:
-                value = await run(stage, own, variant)
+            try:
+                with context_of_run(ctx) as own:
+                    value = await run(stage, own, variant)
+            except WaitRequestedError:
+                await caller.wait_for_calls()
+                raise
+            except (Exception, BaseExceptionGroup) as error:
+                end = caller.stop_reason
+                if end is None or isinstance(end, WaitRequestedError | StoreError):
+                    await caller.wait_for_calls()
+                if end is not None and end is not error:
+                    raise end from error
+                raise
+            await caller.wait_for_calls()
         except asyncio.CancelledError:
+            # Also while they are drained: no call goes on after its claim.
             await caller.cut_off_calls()
             raise
-        except WaitRequestedError:
-            await caller.wait_for_calls()
-            raise
-        except (Exception, BaseExceptionGroup) as error:
-            end = caller.stop_reason
-            if end is None or isinstance(end, WaitRequestedError | StoreError):
-                await caller.wait_for_calls()
-            if end is not None and end is not error:
-                raise end from error
-            raise
-        await caller.wait_for_calls()
         if caller.stop_reason is not None:
             raise caller.stop_reason
         caller.require_asked(ctx.scope)

@@ -190,3 +190,32 @@ async def test_a_failed_stage_waits_for_its_calls_in_flight() -> None:
     pipeline = Pipeline("both", payload=Nothing, stages=[Stage(both, compensate=undo)])
     await run(pipeline)
     assert answered == ["slow", "undone"]
+
+
+async def test_an_interrupt_ends_the_calls_that_a_failed_stage_has_left() -> None:
+    ends: list[str] = []
+
+    @named_call("hangs")
+    async def hangs(*, idempotency_key: str) -> str:
+        del idempotency_key
+        try:
+            return await asyncio.Event().wait() and ""
+        finally:
+            ends.append("cut off")
+
+    @named_call("refused")
+    async def refused(*, idempotency_key: str) -> str:
+        del idempotency_key
+        asyncio.get_running_loop().call_later(0.01, work.cancel)
+        raise PermanentError("no", code="tool.test.no")
+
+    mill = Dependency("mill")
+
+    async def both(ctx: Context[Any]) -> list[str]:
+        return await asyncio.gather(ctx.call(mill, hangs), ctx.call(mill, refused))
+
+    pipeline = Pipeline("both", payload=Nothing, stages=[Stage(both)])
+    work = asyncio.create_task(run(pipeline))
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert ends == ["cut off"]

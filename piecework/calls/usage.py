@@ -57,9 +57,11 @@ class ClaimUsage:
 
     Attributes:
         whole: All calls: the settlement stores them.
-        pure: The paid calls without an effect. Each page of the journal has them all,
-            so that a page that is written twice changes nothing.
+        pure: The paid and possibly paid calls without an effect. Each page of the
+            journal has them all, so that a page that is written twice changes nothing.
         effects: The paid calls with an effect, by key: the ledger stores them.
+        noted: How often `pure` was added to.
+        stored: What `noted` was when `pure` was last stored.
     """
 
     whole: CallUsage = field(default_factory=CallUsage)
@@ -67,11 +69,13 @@ class ClaimUsage:
     effects: dict[str, CallUsage] = field(
         default_factory=lambda: defaultdict(CallUsage)
     )
+    noted: int = 0
+    stored: int = 0
 
     def note(
-        self, call: Call, answered: AnswerSource, usage: Usage, *, twice: bool = False
+        self, call: Call, answered: AnswerSource, usage: Usage, *, also: int = 0
     ) -> None:
-        """Add the usage of an answer; `twice`: a lost claim may have paid for it."""
+        """Add the usage of an answer; `also`: how many lost claims may have paid it."""
         kinds: list[UsageKind]
         match answered:
             case "found":
@@ -80,13 +84,15 @@ class ClaimUsage:
                 kinds = ["possibly_paid"]
             case _:
                 kinds = [answered]
-        stored = [self.whole]
+        parts = [self.whole]
+        is_pure = call.dependency.effect is Effect.PURE
         if kinds == ["paid"]:
-            pure = call.dependency.effect is Effect.PURE
-            stored.append(self.pure if pure else self.effects[call.key])
-            if twice:
-                kinds.append("possibly_paid")
-        for each in stored:
+            parts.append(self.pure if is_pure else self.effects[call.key])
+            kinds += ["possibly_paid"] * also
+        elif answered == "cut_off":
+            parts.append(self.pure)
+        self.noted += len(parts) - 1
+        for each in parts:
             add_usage(each, call.dependency.name, usage, kinds)
 
 

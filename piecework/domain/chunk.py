@@ -268,6 +268,13 @@ class Chunk:
         "as `call_usage` has it; none while no worker holds it.",
         kind="map",
     )
+    stages_usage = Decoded(
+        mapping,
+        "What the calls of a claim had used at the end of its last stage, as "
+        "`call_usage` has it, by the fence of the claim; only if the journal had not "
+        "been written by then.",
+        kind="map",
+    )
     packed_records = Decoded(
         raw,
         "How its last calls went that no page of the journal has, as compressed JSON: "

@@ -37,11 +37,13 @@ def reached_from(
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, kinds):
-            found.append(each)
-            waiting += also(each)
-        else:
-            waiting += named_by(each)
+        try:
+            is_found = isinstance(each, kinds)
+            further = [*(also(each) if is_found else named_by(each))]
+        except Exception:  # noqa: BLE001, S112 -- a proxy may refuse to be looked at
+            continue
+        found += [each] if is_found else []
+        waiting += further
     return found
 
 
@@ -87,7 +89,7 @@ def named_by_function(function: FunctionType) -> Iterator[Any]:
     names = set(names_in(function.__code__))
     for name in names & function.__globals__.keys():
         value = function.__globals__[name]
-        if isinstance(value, ModuleType) and is_users(value.__name__):
+        if type(value) is ModuleType and is_users(value.__name__):
             yield from (vars(value)[n] for n in names & vars(value).keys())
         else:
             yield value
@@ -101,7 +103,10 @@ def names_in(code: CodeType) -> Iterator[str]:
             yield from names_in(each)
 
 
-def is_users(module: str) -> bool:
-    """Return whether a module may be the user's: neither Python's nor Piecework's."""
-    first = module.partition(".")[0]
+def is_users(module: str | None) -> bool:
+    """Return whether a module may be the user's: neither Python's nor Piecework's.
+
+    A function that `exec` has made, as some libraries do, may have none.
+    """
+    first = (module or "").partition(".")[0]
     return first not in sys.stdlib_module_names and first != "piecework"

@@ -115,6 +115,13 @@ class ChunkCheckpoints:
         return {row.shape for row in self._rows.values() if row.shape}
 
     @property
+    def lost_in_stage(self) -> int:
+        """How many claims of the chunk were lost since its last stage completed."""
+        done = max((row.finished_at for row in self._rows.values()), default="")
+        ends = (e for e in self.claim.chunk.history if e.get("end") == "lost")
+        return sum(end.get("to", "") > done for end in ends)
+
+    @property
     def cursor(self) -> str:
         """The stage in the chunk's row."""
         return self._cursor or self.claim.chunk.stage
@@ -166,24 +173,44 @@ class ChunkCheckpoints:
             ClaimLostError: Another claim owns the chunk now.
         """
         stages, now = await self.with_stage(index, value), iso(self.clock())
+        noted, used = self.ledger.usage.noted, self._unstored_usage()
         step = self._on_chunk(
             "Update",
             condition=self._may_go_on(index),
-            update="SET stage = :following, started_at = :now, stages = :stages",
+            update="SET stage = :following, started_at = :now, stages = :stages"
+            + (", stages_usage = :used" if used else ""),
             values={
                 "cursor": self.cursor,
                 "since": self._started_at or self.claim.chunk.started_at,
                 "following": following,
                 "now": now,
                 "stages": stages,
+                **({"used": used} if used else {}),
             },
         )
         reply = await self.table.update(step, returning="NONE")
         if isinstance(reply, Refused):
             self._explain(reply, following)
+        self.ledger.usage.stored = noted
         self._entries = stages
         self._completed[self.pipeline.stages[index].name] = value
         self._cursor, self._started_at = following, now
+
+    def _unstored_usage(self) -> dict[str, Any] | None:
+        """Return `stages_usage` for the chunk's row; None: it stays as it is.
+
+        No later claim makes the calls of this stage again. So if this claim is lost
+        before its journal is written, only this write can tell what they used.
+        """
+        usage, claim = self.ledger.usage, self.claim
+        if usage.noted == usage.stored:
+            return None
+        lost = {
+            fence: used
+            for fence, used in claim.chunk.stages_usage.items()
+            if int(fence) in claim.chunk.lost_fences
+        }
+        return {**lost, str(claim.fence): usage.pure.item}
 
     def _may_go_on(self, index: int) -> str:
         """Return the condition of leaving a stage.

@@ -211,6 +211,7 @@ class CallJournal:
                 large[key] = entry | ({"site": site} if site else {})
         recorder = self.recorder
         some = recorder.next_page() if recorder else []
+        noted = self.usage.noted
         item: dict[str, Any] = {
             "answers": packed(small),
             "count": count,
@@ -228,6 +229,7 @@ class CallJournal:
                 "Put", claim.ref.pk, sk, condition=condition, item=item
             )
         )
+        self.usage.stored = noted
         if recorder:
             recorder.written(len(some))
 

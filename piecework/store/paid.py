@@ -121,7 +121,8 @@ def usage_in(work: Work, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     usage, twice = chunk.settled_usage, CallUsage()
     unsettled = unsettled_fences(chunk)
     for fence in unsettled:
-        last, in_time = last_usages(work.calls_of(fence))
+        at_stage = CallUsage.read(chunk.stages_usage.get(str(fence)))
+        last, in_time = last_usages(work.calls_of(fence), at_stage)
         usage.merge(last)
         twice.merge(last.less(in_time))
     for effect in work.effects:
@@ -130,13 +131,21 @@ def usage_in(work: Work, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     return usage, twice
 
 
-def last_usages(pages: Sequence[CallsRow]) -> tuple[CallUsage, CallUsage]:
-    """Return the usage on a claim's last page, and on its last page in time."""
-    in_time = [page for page in pages if not page.is_late]
-    last, last_in_time = (
-        some[-1].usage if some else CallUsage() for some in (pages, in_time)
-    )
-    return last, last_in_time
+def last_usages(
+    pages: Sequence[CallsRow], at_stage: CallUsage
+) -> tuple[CallUsage, CallUsage]:
+    """Return the last usage of a claim on record, and the last one in time.
+
+    Each page has all that its claim used so far, and so has the end of its last stage.
+    """
+    in_time = [at_stage, *(page.usage for page in pages if not page.is_late)]
+    late = [page.usage for page in pages if page.is_late]
+    return max([*in_time, *late], key=calls_in), max(in_time, key=calls_in)
+
+
+def calls_in(usage: CallUsage) -> int:
+    """Return how many calls were paid for, or possibly were."""
+    return usage.total("paid")["calls"] + usage.total("possibly_paid")["calls"]
 
 
 # ── the budget of a job, by the record ────────────────────────────────────────

@@ -47,7 +47,7 @@ ELSEWHERE = frozenset(
 MAPS = frozenset(
     {"counts", "outcomes", "facts", "fingerprints", "deliveries", "compensations"}
     | {"waits", "by_code", "values", "tags", "outputs", "usage", "prices"}
-    | {"call_usage", "claim_usage"}
+    | {"call_usage", "claim_usage", "stages_usage"}
     | {"models", "operations", "actors", "requests", "units", "objects", "bytes"}
     | {
         "error_codes",

@@ -127,11 +127,11 @@ class ClaimState:
 
     def note_usage(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
         """Add the usage of an answer to that of the claim."""
-        twice = answered == "paid" and self._may_be_paid(call)
-        self.usage.note(call, answered, usage, twice=twice)
+        also = self._lost_payers(call) if answered == "paid" else 0
+        self.usage.note(call, answered, usage, also=also)
 
-    def _may_be_paid(self, call: Call) -> bool:
-        """Return whether a lost claim of the chunk may have paid for a call.
+    def _lost_payers(self, call: Call) -> int:
+        """Return how many lost claims of the chunk may have paid for a call.
 
         An effect has an intent of that claim then. The journal may lack the last
         answers of a pure call, and what was in flight: at most as much as a worker
@@ -140,12 +140,12 @@ class ClaimState:
         chunk = self.lease.claim.chunk
         compensates = not self.counts.forward
         if not chunk.lost_at or not (compensates or call.scope.stage == chunk.lost_at):
-            return False
+            return 0
         if call.dependency.effect is not Effect.PURE:
-            return self.ledger.began_earlier(call.key)
+            return int(self.ledger.began_earlier(call.key))
         lacked = self.journal.lacked_by(chunk.lost_fences)
         most = lacked + self.settings.max_calls_in_flight
         if call.after >= lacked or self.possibly_paid >= most:
-            return False
+            return 0
         self.possibly_paid += 1
-        return True
+        return max(1, self.checkpoints.lost_in_stage)

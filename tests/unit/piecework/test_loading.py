@@ -192,3 +192,21 @@ def test_a_pipeline_brings_those_that_its_stages_map(modules: Path) -> None:
     ]
     module = written(modules, "pw_above", *stages, head=head)
     assert set(load_pipelines([f"{module}:top"])) == {"tops", "leaves", "twigs"}
+
+
+def test_what_a_stage_names_may_refuse_to_be_looked_at(modules: Path) -> None:
+    """A lazy object of a framework may raise at each look, and generated code too."""
+    module = written(
+        modules,
+        "pw_lazy",
+        "class Lazy:",
+        "    def __getattribute__(self, name):",
+        "        raise RuntimeError('there is no request')",
+        "made = {}",
+        "exec('def generated(): ...', made)",
+        "lazy, generated = Lazy(), made['generated']",
+        "async def use(ctx): return lazy, generated, inner",
+        f"{line('inner', 'first')}",
+        "outer = Pipeline(name='second', payload=Clause, stages=[Stage(use)])",
+    )
+    assert set(load_pipelines([f"{module}:outer"])) == {"first", "second"}

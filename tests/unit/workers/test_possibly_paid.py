@@ -66,6 +66,10 @@ async def all_at_once(ctx: Context[Item]) -> int:
     return sum(await asyncio.gather(*calls))
 
 
+async def a_few(ctx: Context[Item]) -> int:
+    return sum([await ctx.call(model, ask, n) for n in range(3)])
+
+
 async def charged_between(ctx: Context[Item]) -> int:
     first = sum([await ctx.call(model, ask, n) for n in range(3)])
     return first + sum([await ctx.call(bank, charge, n) for n in range(20)])
@@ -111,6 +115,42 @@ def test_the_bound_holds_and_is_close(
 
     unknown = len(asked) - paid
     assert 0 < unknown <= possibly <= most
+
+
+@pytest.mark.parametrize(
+    ("kills", "after", "stages", "unrecorded"),
+    [
+        # Each lost claim may have made the calls whose answers are on no record.
+        (2, 0.02, [Stage(a_few, name="few")], 2 * 3),
+        # No later claim makes the calls of a stage that has completed.
+        (1, 0.08, [Stage(a_few, name="few"), Stage(one_by_one, name="work")], 1),
+    ],
+)
+def test_nothing_that_lost_claims_paid_is_missing(
+    kills: int, after: float, stages: list[Stage], unrecorded: int
+) -> None:
+    asked.clear()
+    pipeline = Pipeline("paying", payload=Item, stages=stages)
+
+    async def act(at: Simulated) -> tuple[int, int]:
+        seconds[:] = [0.05]  # the journal is written after 0.25 s
+        await at.submit(pipeline, [Item()])
+        for _ in range(kills):
+            kill[:] = [2, after, at.world]
+            while kill:  # noqa: ASYNC110 -- virtual time
+                await asyncio.sleep(1.0)
+        await at.ended()
+        job = await at.rt.jobs.read(REF)
+        assert job is not None
+        usage = (await paid_by(at.rt.table, job)).usage
+        return usage.total("paid")["calls"], usage.total("possibly_paid")["calls"]
+
+    paid, possibly = simulate(
+        act, [pipeline], workers=3, lease_s=LEASE_S, max_takeovers=3
+    )
+
+    assert len(asked) - paid == unrecorded
+    assert unrecorded <= possibly
 
 
 def test_the_budget_that_is_shown_agrees_with_the_bill() -> None:

@@ -26,7 +26,7 @@ from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.store.claims import Lost, Renewed
 from tests.store.conftest import NOW, Before, Deaf, Kept, Store, Stutter
-from tests.store.writes import ENDS, Write, named
+from tests.store.writes import ENDS, Write, complete_paid, named
 
 OTHERS = {"claim_token": "theirs", "claimed_by": "other", "renewals": 1}
 
@@ -348,6 +348,15 @@ async def test_no_end_of_a_claim_leaves_its_usage_to_be_counted_twice(
 ) -> None:
     await write(store, await claims_and_renews(store))
     assert "claim_usage" not in await store.item()
+
+
+async def test_the_end_of_a_stage_keeps_what_lost_claims_used(store: Store) -> None:
+    lost, settled = {"paid": {"m": [3]}}, {"paid": {"m": [1]}}
+    usage = {"1": settled, "2": lost}
+    claim = await store.running(lost_fences={2}, stages_usage=usage)
+    await complete_paid(store, claim)
+    kept = (await store.item())["stages_usage"]
+    assert {"2": lost, "4": {"paid": {"m": [2, 90]}}} == kept
 
 
 async def test_a_lost_claim_leaves_its_usage_to_its_journal(store: Store) -> None:

@@ -46,6 +46,14 @@ async def complete_long(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).complete(0, f'"{"x" * 900}"', "second")
 
 
+async def complete_paid(store: Store, claim: Claim) -> Any:
+    """Complete a stage whose calls the journal does not have."""
+    checkpoints = store.checkpoints(claim)
+    checkpoints.ledger.usage.pure.add("paid", "m", [2, 90])
+    checkpoints.ledger.usage.noted = 2
+    return await checkpoints.complete(0, "null", "second")
+
+
 async def begin_compensation(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).begin_compensation(FAILURE, "second")
 
@@ -115,6 +123,7 @@ async def cancel(store: Store, claim: Claim) -> Any:
 STEPS: list[Write] = [
     complete_null,
     complete_value,
+    complete_paid,
     begin_compensation,
     record_compensation,
     record_failed_compensation,

@@ -137,6 +137,18 @@ class Backlogs:
         ]
         return isinstance(await self.table.transact(writes), Written)
 
+    async def set_next_priority(self, job: Job, priority: Priority) -> bool:
+        """Change the priority of the jobs that a job without a backlog will start."""
+        write = self.table.item_write(
+            "Update",
+            job.ref.pk,
+            keys.META_SK,
+            condition="gen = :gen",
+            update="SET priority = :priority",
+            values={"gen": job.gen, "priority": priority},
+        )
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
+
 
 def closing(table: Table, job: Job) -> list[ItemWrite]:
     """Return the write that removes the backlog of a job that ends."""

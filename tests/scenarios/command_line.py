@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from piecework_orchestrator.cli.app import app
 from tests.conftest import forget_logs
-from tests.scenarios import pipelines
 
 ROOT = Path(__file__).parents[2]
 COUNTING = "tests.scenarios.pipelines:counting"
@@ -89,7 +89,7 @@ async def piecework(*words: str, stdin: str = "") -> Done:
     return Done(done.exit_code, done.stdout, done.stderr)
 
 
-def manifest(path: Path, items: Sequence[pipelines.Item]) -> str:
+def manifest(path: Path, items: Sequence[BaseModel]) -> str:
     """Write a manifest of chunks; return its path."""
     path.write_text("".join(f"{item.model_dump_json()}\n" for item in items))
     return str(path)

@@ -11,6 +11,7 @@ from piecework.domain.budget import parse_cap
 from piecework.domain.child import PARENT_CANCELLED_CODE
 from piecework.domain.outcome import CHILD_JOB
 from piecework.domain.pause import PauseCode
+from piecework.domain.priority import Priority
 from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
@@ -156,6 +157,28 @@ async def test_a_pause_of_a_parent_holds_its_children_and_a_resume_lets_them_go(
         await resume(scenario.rt, JOB, actor="me", reason="seen")
         assert (await scenario.ended()).status is JobStatus.SUCCEEDED
     assert scenario.happened("leaf") == 4
+
+
+async def test_a_priority_reaches_the_children_and_the_bill_has_their_cost(
+    scenario: Scenario,
+) -> None:
+    """The parent has no backlog of its own: all its chunks had a message at once."""
+    await scenario.submit(trees, [Tree(n=1, rows=70, seconds=30.0)])
+    async with scenario.worker(), scenario.reconciler():
+        await scenario.until(lambda: has_child(scenario, "job-1"))
+        child = await child_of(scenario)
+        await piecework("jobs", "set-priority", "job-1", "low", "--reason", "calm")
+        for job in ("job-1", child):
+            assert (await scenario.job(job)).priority is Priority.LOW
+        assert (await scenario.ended()).status is JobStatus.SUCCEEDED
+    refused = await piecework("jobs", "set-priority", "job-1", "high")
+    assert (refused.exit_code, "has ended" in refused.stderr) == (2, True)
+    below = (await piecework("jobs", "cost", "job-1", "-o", "json")).document
+    assert (below["children"]["jobs"], below["children"]["unpriced"]) == (1, 1)
+    own = (await piecework("jobs", "cost", child, "-o", "json")).document
+    assert own["children"] is None
+    assert below["children"]["total_usd"] == pytest.approx(own["total_usd"])
+    assert "1 job, 0." in (await piecework("jobs", "cost", "job-1")).stdout
 
 
 async def test_a_deadline_of_the_parent_ends_all_below(scenario: Scenario) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
 from piecework.runtime import Runtime, connect
@@ -17,7 +19,6 @@ from piecework_orchestrator.embedded.deploy import make_client
 from tests.scenarios import conftest
 from tests.scenarios.command_line import COUNTING, Done, manifest, piecework
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.pipelines import Item
 from verification.iam import pipelines
 from verification.iam.proxy import Proxy
 
@@ -59,7 +60,7 @@ class Actors:
         return done
 
     async def submit(
-        self, job: str, items: list[Item], *more: str, pipeline: str = COUNTING
+        self, job: str, items: Sequence[BaseModel], *more: str, pipeline: str = COUNTING
     ) -> None:
         """Submit a job from a file."""
         path = manifest(self.folder / f"{job}.jsonl", items)

@@ -18,6 +18,7 @@ from piecework_orchestrator.submit import submit as submitting
 from piecework_orchestrator.ui.overview import Overview, read_workers
 from piecework_orchestrator.ui.pacing import Pacing
 from tests.scenarios.conftest import Scenario
+from tests.scenarios.mapping import Tree
 from tests.scenarios.pipelines import Item
 from verification.iam.actors import (
     DELETE,
@@ -46,6 +47,7 @@ LEANING = "tests.scenarios.pipelines:leaning"
 NOTICING = "tests.scenarios.pipelines:noticing"
 BOOKING = "tests.scenarios.pipelines:booking"
 PATCH = ("--patch", '{"trouble": ""}')
+MAPPING = "tests.scenarios.mapping:trees"
 INBOX = "inbox"
 REFUSED = 2
 
@@ -97,6 +99,7 @@ async def run_workers(actors: Actors) -> None:
             name = pipeline.rpartition(":")[2]
             items = [Item(n=1, trouble="x") for _ in range(2)]
             await actors.submit(name, items, "--wait", pipeline=pipeline)
+        await actors.submit("mapped", [Tree(n=1)], "--wait", pipeline=MAPPING)
         await report(scenario)
         await actors.submit("leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
         breakers = scenario.rt.table

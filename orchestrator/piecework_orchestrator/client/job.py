@@ -23,6 +23,7 @@ from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_budget
 from piecework.jobs.fan_out import Progress
+from piecework.jobs.priority import set_priority
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing
@@ -42,6 +43,7 @@ from piecework_orchestrator.client.views import (
     JobView,
 )
 from piecework_orchestrator.cost.bill import TaskSize
+from piecework_orchestrator.cost.children import bill_below
 from piecework_orchestrator.cost.job import job_bill, region_of
 from piecework_orchestrator.cost.prices import load_prices
 from piecework_orchestrator.dead_letters.closing import (
@@ -331,6 +333,9 @@ class JobHandle(Generic[R]):
     ) -> Document:
         """Return the bill of the job so far, in dollars, with its counts.
 
+        `children` has the sums of the jobs below it, which are in none of its lines;
+        None: it has started none.
+
         Args:
             region: The region whose prices apply; default: the deployment's.
             prices: A price file that overrides the built-in prices.
@@ -342,7 +347,9 @@ class JobHandle(Generic[R]):
         """
         table, record = load_prices(prices), await self._record()
         priced_in = region or region_of(self.rt)
-        return await job_bill(self.rt, record, table, priced_in, task)
+        bill = await job_bill(self.rt, record, table, priced_in, task)
+        below = await bill_below(self.rt, record, table, priced_in, task)
+        return {**bill, "children": below}
 
     async def forecast(
         self,
@@ -445,13 +452,14 @@ class JobHandle(Generic[R]):
     async def set_priority(self, priority: str, reason: str = "") -> JobFacts:
         """Change the share of the job in the workers: `high`, `normal` or `low`.
 
-        Chunks that have a message keep their place in the queue.
+        Chunks that have a message keep their place in the queue. The jobs that it has
+        started follow, and those that it will start.
 
         Raises:
             UsageError: `cli.usage.invalid`: not a priority, or the job has no backlog.
         """
         wanted, job = parse_priority(priority), await self._record()
-        if not await self.rt.backlogs.set_priority(job, wanted):
+        if not await set_priority(self.rt, job, wanted):
             message = f"Job {self.id} has no backlog: each chunk has a message already."
             if job.status.ended:
                 message = f"Job {self.id} has ended ({job.status})."

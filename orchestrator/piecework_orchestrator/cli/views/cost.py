@@ -54,6 +54,7 @@ def summary(bill: Document) -> list[tuple[str, object]]:
         ("by process", actor_costs_text(bill["by_actor_usd"])),
         ("total", f"{format_money(bill['total_usd'], FINE)} USD for {chunks}"),
         ("per 1,000 chunks", f"{format_money(per_thousand, FINE)} USD"),
+        ("children", children_text(bill)),
         (
             "retries",
             f"{format_amount(bill['retries'])} requests" if bill["retries"] else "",
@@ -63,6 +64,21 @@ def summary(bill: Document) -> list[tuple[str, object]]:
         ("units from", bill["units_by"]),
         ("notes", "\n".join(bill["notes"])),
     ]
+
+
+def children_text(bill: Document) -> str:
+    """Return the cost of the jobs below a job, which is not in its own lines."""
+    if (below := bill["children"]) is None:
+        return ""
+    more, whole = below["total_usd"], bill["total_usd"] + below["total_usd"]
+    text = (
+        f"{count(below['jobs'], 'job')}, {format_money(more, FINE)} USD more"
+        f" (models {format_money(below['model_usd'], FINE)});"
+        f" with them {format_money(whole, FINE)} USD"
+    )
+    if below["unpriced"]:
+        text += f"; {below['unpriced']} with calls of unknown price"
+    return text
 
 
 def actor_costs_text(sums: Document) -> str:

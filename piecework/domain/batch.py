@@ -31,11 +31,14 @@ from piecework.domain.fields import (
     mapping,
     raw,
 )
-from piecework.domain.moments import moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.packed import packed, read_packed
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import Row
 
+#: Seconds by which a collector is late before a worker is started for it: several looks
+#: of a worker that runs.
+LATE_S: Final = 60.0
 #: Letters of the key of a call that name it in a batch: providers take 64.
 ID_LETTERS: Final = 63
 
@@ -69,6 +72,10 @@ class Asked:
     failed: Mapping[str, Any] | None = None
 
 
+#: How views name the phase of requests that no batch has yet.
+GATHERED: Final = "GATHERED"
+
+
 class BatchPhase(StrEnum):
     """The states of a batch in its row."""
 
@@ -76,6 +83,12 @@ class BatchPhase(StrEnum):
     PLANNED = "PLANNED"
     #: Its provider has it, and its id is known.
     CREATED = "CREATED"
+
+
+#: What an operator may want of a batch: its answers are taken, and the rest goes on, or
+#: goes direct.
+CANCEL: Final = "cancel"
+DIRECT: Final = "direct"
 
 
 class RequestState(StrEnum):
@@ -282,6 +295,9 @@ class PlannedRow(Row):
     wanted = OptionalText(
         "What an operator wants: `cancel` or `direct`; empty: nothing."
     )
+    wanted_by = OptionalText("The operator; empty: none.")
+    wanted_why = OptionalText("The reason of the operator.")
+    jobs = Decoded(raw, "Of one that has ended: the first of its jobs.", kind="list")
     is_cancelled = Flag("Whether its provider was asked to cancel it.", "cancelled")
     ended_at = OptionalText("When it ended; empty: it has not.")
     unreadable = Count("The lines of its output without an outcome.")
@@ -319,6 +335,12 @@ class CollectorRow(Row):
     owner = OptionalText("The worker that collects; empty: none does.")
     lease_until = OptionalText("Until when it does; empty: none does.")
     fence = Count("How often it was taken.")
+    called_at = OptionalText("When an operator has called it; empty: that is done.")
+    direct_at = OptionalText("The requests that were gathered until then go direct.")
+    open_batches = Count("The batches that were open after its last pass.")
+    open_rows = Count("The rows of these batches.")
+    open_since = OptionalText("When the first of them was planned; empty: without any.")
+    error = OptionalText("The code with which its last pass failed; empty: it did not.")
     took = Decoded(
         raw, "The seconds that its last batches took, the newest last.", kind="list"
     )
@@ -327,6 +349,12 @@ class CollectorRow(Row):
         "A chunk that waits for it, with its queue, to start a worker.",
         kind="map",
     )
+
+    def is_late(self, now: float) -> bool:
+        """Return whether a collector is needed, and no worker is it."""
+        if not self.next_at or self.lease_until > iso(now):
+            return False
+        return moment(self.next_at) + LATE_S <= now
 
     @property
     def durations(self) -> list[float]:

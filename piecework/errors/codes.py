@@ -287,6 +287,18 @@ ROWS: Final = (
     # llm
     *http_rows("llm", service="model provider"),
     Code(
+        "llm.batch.ended",
+        PERMANENT,
+        "The batch has ended, so nothing of it can be cancelled or go direct.",
+        "See its end with `piecework batches show BATCH`.",
+    ),
+    Code(
+        "llm.batch.not_found",
+        PERMANENT,
+        "No batch of the tenant that is open, or has ended lately, has this id.",
+        "List the batches with `piecework batches list --all`.",
+    ),
+    Code(
         "llm.batch.results_gone",
         PERMANENT,
         "The provider has deleted the results of a batch before they were read, as it "

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from piecework.domain import keys
+from piecework.domain.batch import BatchPhase
 from piecework.domain.moments import MICROS, iso, moment
 from piecework.domain.outcome import CHANGED_CODE, NO_STAGE_CODE
 from piecework.domain.rows import LATE_S
+from piecework.explain.batches import BatchFacts
 from piecework.explain.changed import OLD_MAY_RUN
-from piecework.explain.findings import Finding
+from piecework.explain.findings import START, Finding
 from piecework.explain.view import CLAIM_S, NAMED, View, by_blocker, chunks_for, first
 from piecework.explain.waiting import WaitReason
 from piecework.resilience.breaker import BreakerPhase
@@ -211,12 +213,62 @@ def timers_waiting(view: View) -> Iterator[Finding]:
 
 
 def batches_waiting(view: View) -> Iterator[Finding]:
-    """Find chunks whose calls wait for batches."""
-    chunks = chunks_for(view, WaitReason.BATCH)
-    if chunks:
+    """Find chunks whose calls wait for batches, by batch."""
+    left = {chunk.ref.chunk: chunk for chunk in chunks_for(view, WaitReason.BATCH)}
+    exact, job = view.at.open.exact, view.at.job.ref.job
+    if not left:
+        return
+    for batch in view.at.batches:
+        members = batch.chunks_of(job)
+        waiting = left.keys() & members.keys()
+        # Of a large job only some chunks were read; the batch names all of its own.
+        number = len(waiting) if exact else len(members)
+        if number:
+            message = f"Chunks wait for {batch_words(batch, view.at.now)}."
+            is_late = batch.expected_at < iso(view.at.now)  # also if it is unknown
+            until = batch.until if is_late else batch.expected_at
+            found = view.finding("batch.waiting", message, number, until=until)
+            yield replace(found, command=batch_command(batch) or found.command)
+        left = {n: chunk for n, chunk in left.items() if n not in waiting}
+    if left and (exact or not view.at.batches):
         message = "Batches of providers answer calls of these chunks, for less."
-        until = first(chunk.retry_at for chunk in chunks)
-        yield view.finding("batch.waiting", message, chunks, until=until)
+        until = first(chunk.retry_at for chunk in left.values())
+        yield view.finding("batch.waiting", message, [*left], until=until)
+
+
+def batch_words(batch: BatchFacts, now: float) -> str:
+    """Return a batch, or what is gathered, as it continues "wait for"."""
+    provider, row = batch.collector.provider, batch.row
+    model = (row or batch.collector).model
+    direct = f"direct from {clock_text(batch.until, now)} UTC"
+    stuck = f". {batch.why[:-1]}" if batch.is_stranded or batch.collector.error else ""
+    if row is None:
+        when = clock_text(batch.next_at, now) if batch.next_at else "the next look"
+        made = "" if stuck else f", made at {when}"
+        return f"the next batch of {model} at {provider}{made}, {direct}{stuck}"
+    if row.stored_phase == BatchPhase.PLANNED:
+        what = f"a batch of {model} at {provider} whose creation is in doubt"
+        return f"{what}, {direct}{stuck}"
+    failed = f", {row.failed} failed" if row.failed else ""
+    answered = f"{row.answered} of {row.rows} answered{failed}"
+    usual = ""
+    if batch.expected_at:
+        late = "late: expected" if batch.expected_at < iso(now) else "expected"
+        usual = f", {late} {clock_text(batch.expected_at, now)}"
+    return f"{batch.name} of {provider}, {answered}{usual}, {direct}{stuck}"
+
+
+def batch_command(batch: BatchFacts) -> str:
+    """Return the command that helps with a batch; empty: that of the finding."""
+    if batch.is_stranded:
+        return START
+    return f"piecework batches show {batch.name}" if batch.name else ""
+
+
+def clock_text(at: str, now: float) -> str:
+    """Return a moment as hours and minutes, with its day unless that is today."""
+    day, time = at[:10], at[11:16]
+    return time if day == iso(now)[:10] else f"{day} {time}"
 
 
 def people_asked(view: View) -> Iterator[Finding]:

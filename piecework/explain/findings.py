@@ -234,8 +234,8 @@ FINDINGS: Final = {
             Rank.PASSES,
             "Chunks wait for batches, which answer within hours for less. Each goes "
             "direct once it has waited as long as the lane declares.",
-            "Wait, or let its batch go direct: it pays the full price.",
-            WAITING,
+            "Wait, or pay the full price with `piecework batches direct`.",
+            "piecework batches list",
             intended=True,
         ),
         Kind(

@@ -18,13 +18,14 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job import Job
 from piecework.domain.ladder import Climb
 from piecework.domain.moments import iso
-from piecework.domain.outcome import CHANGED_CODE
+from piecework.domain.outcome import BATCH, CHANGED_CODE
 from piecework.domain.records import read_optional_text
 from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import WorkerRow
 from piecework.domain.states import JobStatus
 from piecework.domain.webhook import Webhook
 from piecework.errors import StoreError
+from piecework.explain.batches import MOST_MODELS, BatchFacts, read_batches
 from piecework.explain.changed import is_stopped, stop_document
 from piecework.explain.children import ChildProgress, read_children
 from piecework.explain.finish_time import (
@@ -161,6 +162,7 @@ class Situation:
         quota_wait_s: The seconds for which a call waits in its worker at most.
         in_flight: The effects of lost workers that RUNNING chunks wait for.
         children: How far the child jobs are that chunks wait for.
+        batches: The open batches and gathered requests of its chunks.
     """
 
     now: float
@@ -178,6 +180,7 @@ class Situation:
     quota_wait_s: float = 300.0
     in_flight: Sequence[InFlight] = ()
     children: Sequence[ChildProgress] = ()
+    batches: Sequence[BatchFacts] = ()
     run_line: str = ""
 
 
@@ -247,8 +250,23 @@ async def read_situation(
         quota_wait_s=rt.settings.quota_wait_s,
         in_flight=await read_waited_for(rt, job, open_, letters.more_requests),
         children=await read_children(rt, open_.chunks),
+        batches=await read_batches_of(rt, job, open_.chunks),
         run_line=rt.endpoint.run_line,
     )
+
+
+async def read_batches_of(
+    rt: Reading, job: Job, chunks: Sequence[Chunk]
+) -> list[BatchFacts]:
+    """Return the open batches that answer chunks of a job; without such a chunk none.
+
+    Those of a role that cannot read them are left out.
+    """
+    if not any(chunk.blocked_on == BATCH for chunk in chunks):
+        return []
+    known = rt.table, job.ref.tenant, rt.clock()
+    found = await if_readable(read_batches, *known, models=MOST_MODELS)
+    return [each for each in found or () if each.chunks_of(job.ref.job)]
 
 
 async def given(found: Surroundings) -> Surroundings:

@@ -17,12 +17,9 @@ from pydantic import ValidationError
 
 from piecework.aws.queue import Message
 from piecework.domain.batch import CollectorRow
-from piecework.domain.moments import iso, moment
 from piecework.runtime import Runtime
 
-#: Seconds by which a collector is late before a worker is started for it: several looks
-#: of a worker that runs. And seconds until the next message.
-LATE_S: Final = 60.0
+#: Seconds until the next message for a collector that is late.
 AGAIN_S: Final = 300.0
 
 
@@ -37,7 +34,7 @@ class Collectors:
         """Send a message for each collector that is late."""
         now, sent = self.rt.clock(), 0
         for place, row in rows.items():
-            if not is_late(row, now) or now - self._sent_at.get(place, 0.0) < AGAIN_S:
+            if not row.is_late(now) or now - self._sent_at.get(place, 0.0) < AGAIN_S:
                 continue
             self._sent_at[place] = now
             about = dict(row.nudge)
@@ -49,10 +46,3 @@ class Collectors:
             await self.rt.work.send([message], to=queue)
             sent += 1
         return Counter({"collectors started": sent} if sent else {})
-
-
-def is_late(row: CollectorRow, now: float) -> bool:
-    """Return whether a collector is needed, and no worker is it."""
-    if not row.next_at or row.lease_until > iso(now):
-        return False
-    return moment(row.next_at) + LATE_S <= now

@@ -14,9 +14,9 @@ same output book each answer once, and a killed one repeats nothing that it wrot
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
@@ -38,6 +38,7 @@ from piecework.domain.packed import packed
 from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
 from piecework.resilience.batching import REMEMBERED
+from piecework.store.batch_reads import BatchReads, Place
 from piecework.store.completion import read_chunk
 from piecework.store.table import ItemWrite, Table, Written
 from piecework.store.waits import entry
@@ -47,6 +48,8 @@ NEW: Final = "attribute_not_exists(pk)"
 #: tries.
 FREE: Final = "(attribute_not_exists(lease_until) OR lease_until < :now)"
 MINE: Final = "fence = :fence AND #owner = :owner"
+#: An operator has called the collector, and not again since.
+CALLED: Final = "called_at = :seen"
 #: No collector is needed so far.
 IDLE: Final = "attribute_not_exists(next_at)"
 PLANNED: Final = "phase = :planned"
@@ -60,8 +63,8 @@ WAITS: Final = (
     "#status = :waiting AND gen = :gen AND fence = :fence AND blocked_on = :batch"
     " AND attribute_not_exists(cancel_requested_at)"
 )
-#: A tenant, and the key of a model: what one collector is for.
-Place: TypeAlias = tuple[str, str]
+#: Jobs that the row of an ended batch names.
+MOST_JOBS: Final = 20
 #: Seconds for which a batch that has ended is listed.
 LISTED_S: Final = 30 * 86_400.0
 #: Writes that DynamoDB accepts in a transaction.
@@ -114,20 +117,13 @@ def request_writes(
 
 
 @dataclass(slots=True)
-class Batches:
+class Batches(BatchReads):
     """The batches of a deployment, as one process reads and writes them."""
 
-    table: Table
     objects: Objects
     clock: Callable[[], float]
 
     # The collector of a model.
-
-    async def collectors(self) -> AsyncIterator[tuple[Place, CollectorRow]]:
-        """Yield each collector, with its tenant and model."""
-        async for item in self.table.query(keys.ACTIVE_PK, keys.COLLECTOR_PREFIX):
-            if (found := keys.collected_by(item["sk"])) is not None:
-                yield found, CollectorRow(item)
 
     async def need(self, place: Place, when: float, **facts: Any) -> bool:
         """Note that a collector of a model is needed; False: that is noted already."""
@@ -137,11 +133,34 @@ class Batches:
         )
         return isinstance(await self.table.update(write, returning="NONE"), Written)
 
-    async def call(self, place: Place) -> None:
-        """Let a collector of a model look now."""
-        update, values = "SET next_at = :now", {"now": iso(self.clock())}
-        write = self._on_collector(place, "attribute_exists(pk)", update, values)
-        await self.table.update(write, returning="NONE")
+    async def call(self, place: Place, **facts: Any) -> bool:
+        """Let a collector of a model look now; False: the model has none.
+
+        A pass that runs meanwhile says when the next one is due, and may not have seen
+        why it is called. So the call stays until a pass that saw it has ended.
+        """
+        now = iso(self.clock())
+        more = "".join(f", #{name} = :{name}" for name in facts)
+        write = self._on_collector(
+            place,
+            "attribute_exists(pk)",
+            f"SET next_at = :now, called_at = :now{more}",
+            {"now": now, **facts},
+        )
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
+
+    async def heard(self, place: Place, row: CollectorRow) -> bool:
+        """End a call that a pass has seen; False: another call has come."""
+        values = {"seen": row.called_at}
+        write = self._on_collector(place, CALLED, "REMOVE called_at", values)
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
+
+    async def send_back(self, place: Place) -> bool:
+        """Let the collector send the requests back that are gathered: they go direct.
+
+        False: the model has no collector.
+        """
+        return await self.call(place, direct_at=iso(self.clock()))
 
     async def take(self, place: Place, owner: str, lease_s: float) -> int | None:
         """Become the collector of a model; return the fence. None: another one is."""
@@ -175,14 +194,17 @@ class Batches:
         next_at: float | None,
         took: Sequence[int],
         nudge: Mapping[str, Any] | None = None,
+        **told: Any,
     ) -> bool:
         """End as the collector of a model; without `next_at` nothing is open.
 
-        `nudge`: a chunk whose message starts a worker for the next pass.
+        `nudge`: a chunk whose message starts a worker for the next pass. `told`: the
+        batches that the pass has left open, or its error.
         """
         last = list(took)[-REMEMBERED:]
-        values: dict[str, Any] = {"fence": fence, "owner": owner, "took": last}
+        values: dict[str, Any] = {"fence": fence, "owner": owner, "took": last, **told}
         assigned, removed = "took = :took", "lease_until, #owner"
+        assigned += "".join(f", #{name} = :{name}" for name in told)
         if next_at is None:
             removed += ", next_at"
         else:
@@ -207,12 +229,7 @@ class Batches:
             values=values,
         )
 
-    # The gathered requests and the batches of a model.
-
-    async def asked(self, place: Place) -> list[AskedRow]:
-        """Return the requests of a model that no batch has yet."""
-        found = self.table.query(keys.batches_pk(*place), keys.ASKED_PREFIX)
-        return [AskedRow(item) async for item in found]
+    # The gathered requests of a model, and its batches.
 
     async def drop_asked(self, place: Place, rows: Sequence[AskedRow]) -> None:
         """Remove gathered requests: a batch has them, or they were sent back."""
@@ -220,17 +237,6 @@ class Batches:
         gone = [self.table.item_write("Delete", pk, row.item["sk"]) for row in rows]
         for first in range(0, len(gone), AT_ONCE):
             await self.table.transact(gone[first : first + AT_ONCE])
-
-    async def open(self, place: Place) -> list[PlannedRow]:
-        """Return the batches of a model that have not ended."""
-        found = self.table.query(keys.batches_pk(*place), keys.BATCH_PREFIX)
-        return [PlannedRow(item) async for item in found]
-
-    async def ended(self, place: Place, most: int) -> list[PlannedRow]:
-        """Return the last batches of a model that have ended."""
-        pk, prefix = keys.batches_pk(*place), keys.ENDED_PREFIX
-        found = await self.table.first(pk, most, prefix=prefix, backwards=True)
-        return [PlannedRow(item) for item in found]
 
     async def plan(
         self, place: Place, owner: str, fence: int, facts: Mapping[str, Any]
@@ -275,10 +281,15 @@ class Batches:
         values = {"next": iso(next_at), **facts}
         return await self._change(place, row, CREATED, update, values)
 
-    async def want(self, place: Place, row: PlannedRow, wanted: str) -> bool:
-        """Note what an operator wants of a batch, and let a collector look now."""
-        update = "SET wanted = :wanted, next_at = :now"
-        values = {"wanted": wanted, "now": iso(self.clock())}
+    async def want(
+        self, place: Place, row: PlannedRow, wanted: str, actor: str, reason: str
+    ) -> bool:
+        """Note what an operator wants of a batch, and let a collector look now.
+
+        False: the batch has ended.
+        """
+        update = "SET wanted = :wanted, wanted_by = :actor, wanted_why = :reason"
+        values = {"wanted": wanted, "actor": actor, "reason": reason}
         condition = "attribute_exists(pk)"
         if not await self._change(place, row, condition, update, values):
             return False
@@ -313,6 +324,8 @@ class Batches:
         gone = {"pk", "sk", "v", "members", "next_at", "wanted"}
         kept = {name: fact for name, fact in row.item.items() if name not in gone}
         item = {**kept, **facts, "phase": phase, "ended_at": iso(now)}
+        jobs = dict.fromkeys(each.job for each in row.members)
+        item["jobs"] = list(jobs)[:MOST_JOBS]
         item["expires_at"] = math.ceil(now + LISTED_S)
         writes = [
             self.table.item_write(

@@ -29,6 +29,7 @@ from piecework.settings import Settings
 from piecework.store.table import ItemWrite
 from piecework_orchestrator.operate import pipelines
 from piecework_simulation.in_process import InProcessAws, worker_beside
+from tests.client.planted import let_wait, plant
 from tests.client.test_acts import words
 from tests.client.test_answer_links import asked, publishing
 from tests.unit.orchestrator.cli.conftest import RUNNER, app
@@ -177,6 +178,20 @@ WALK: dict[str, Sequence[str]] = {
         "jobs events JOB",
         "jobs cancel JOB --reason why --yes",
     ),
+    "batched": (
+        "batches list",
+        "batches list --all --job JOB",
+        "batches show batch_abc",
+        "batches show batch_old",
+        "jobs show JOB",
+        "jobs explain JOB",
+        "batches cancel batch_abc --dry-run",
+        "batches cancel batch_abc --reason why --yes",
+        "batches direct --dry-run",
+        "batches direct --reason why --yes",
+        "batches direct batch_abc --reason why --yes",
+        "jobs cancel JOB --reason why --yes",
+    ),
     "again": (
         "dlq compensate --job JOB --reason why --yes",
         "jobs cancel JOB --reason why --yes",
@@ -209,6 +224,7 @@ REFUSED = {
     "submit tests.client.test_acts:words missing.jsonl": 2,
     "limits set fax": 2,
     "explain-code none.at.all": 3,
+    "batches show none": 3,
 }
 
 
@@ -269,12 +285,16 @@ async def prepare(aws: InProcessAws, state: str) -> str:
         sampled = state == "sampled"
         kinds: dict[str, Any] = {"budget_tokens": 10_000, "priority": "high"}
         kinds["pin"] = state == "running"
+        is_open = state in {"running", "batched"}
         pipeline = replace(words, queue="gpu") if sampled else words
         aws.create_queues([pipeline.queue])
         job = await client.submit(
             pipeline, rows, id=state, **({"sample": 1} if sampled else kinds)
         )
-        if state == "running":
+        if state == "batched":
+            await plant(aws.runtime(), state)
+            await let_wait(aws.runtime(), JobRef("default", state))
+        if is_open:
             return ""
         telemetry.configure("critical", stream=NOWHERE)
         async with worker_beside(aws, {"words": pipeline}, ["tests.client.test_acts"]):

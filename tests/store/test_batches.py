@@ -14,6 +14,7 @@ from piecework.domain.batch import (
     PlannedRow,
     Request,
     RequestState,
+    pack_members,
 )
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
@@ -160,12 +161,13 @@ async def test_a_model_has_one_collector_until_its_lease_ends(store: Store) -> N
     assert not await found.renew(PLACE, "w1", fence, 120.0)
     assert not await found.plan(PLACE, "w1", fence, plan_of("d1"))
     assert not await found.leave(PLACE, "w1", fence, None, [])
-    assert await found.leave(PLACE, "w2", 2, store.now, [9], {"job": "j"})
+    told = {"open_batches": 1, "open_rows": 2, "open_since": "", "error": ""}
+    assert await found.leave(PLACE, "w2", 2, store.now, [9], {"job": "j"}, **told)
     assert await found.take(PLACE, "w2", 120.0) == 3
     assert await found.leave(PLACE, "w2", 3, None, [9])
     row = await collector(found)
     assert (row.next_at, row.owner, row.durations) == ("", "", [9.0])
-    assert row.nudge == {"job": "j"}
+    assert (row.nudge, row.open_batches, row.open_rows) == ({"job": "j"}, 1, 2)
 
 
 async def collector(found: Batches) -> CollectorRow:
@@ -183,6 +185,7 @@ def plan_of(digest: str) -> dict[str, Any]:
         "tried_at": at,
         "until": at,
         "rows": 1,
+        "members": pack_members([Member("job", 0, 1, 1, 1, 1)]),
     }
 
 
@@ -201,11 +204,30 @@ async def test_a_batch_moves_once_through_its_states(store: Store) -> None:
     assert not await found.created(PLACE, row, "b2", NOW + 60)
     assert not await found.try_again(PLACE, (await found.open(PLACE))[0])
     assert await found.note(PLACE, row, NOW + 120, polls=1)
-    assert await found.want(PLACE, row, "cancel")
+    assert await found.want(PLACE, row, "cancel", "me", "late")
     (open_,) = await found.open(PLACE)
     assert (open_.id, open_.polls, open_.wanted) == ("b1", 1, "cancel")
     ended = await asyncio.gather(*(found.end(PLACE, open_, "ENDED") for _ in range(3)))
     assert sum(ended) == 1
     assert await found.open(PLACE) == []
-    assert [each.id for each in await found.ended(PLACE, 9)] == ["b1"]
-    assert not await found.want(PLACE, row, "cancel")
+    (last,) = await found.ended(PLACE, 9)
+    assert (last.id, last.jobs, last.wanted_by) == ("b1", ["job"], "me")
+    assert not await found.want(PLACE, row, "cancel", "me", "late")
+
+
+async def test_a_call_of_an_operator_stays_until_a_pass_that_saw_it_has_ended(
+    store: Store,
+) -> None:
+    found = batches(store)
+    assert not await found.send_back(PLACE)  # nothing has asked
+    assert await found.need(PLACE, NOW + 60, model="mini")
+    assert await found.send_back(PLACE)
+    seen = await collector(found)
+    assert (seen.next_at, seen.direct_at) == (iso(NOW), iso(NOW))
+    store.now += 1
+    assert await found.call(PLACE)
+    assert not await found.heard(PLACE, seen)
+    assert await found.heard(PLACE, await collector(found))
+    assert not await found.heard(PLACE, seen)
+    row = await collector(found)
+    assert (row.called_at, row.direct_at) == ("", iso(NOW))

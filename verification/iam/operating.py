@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.client.planted import plant
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item
 from verification.iam.actors import PATIENCE_S, READ, WHY, WRITE, YES, Actors
@@ -77,6 +78,17 @@ async def answer_and_compensate(actors: Actors) -> None:
         await actors.command(WRITE, "dlq", "compensate", *chunk, *by_hand, *YES)
         await actors.command(WRITE, "dlq", "compensate", *chunk, "1", *YES)
         await scenario.ended("booked", PATIENCE_S)
+
+
+async def steer_batches(actors: Actors) -> None:
+    """Read batches that a worker has made, cancel one, and let others go direct."""
+    async with actors.connected("worker") as rt:
+        await plant(rt, "small")
+    await actors.command(READ, "batches", "list", "--all")
+    await actors.command(READ, "batches", "show", "batch_abc")
+    await actors.command(WRITE, "batches", "cancel", "batch_abc", *YES)
+    await actors.command(WRITE, "batches", "direct", *YES)
+    await actors.command(WRITE, "batches", "direct", "batch_abc", *YES)
 
 
 async def asked(actors: Actors) -> bool:

@@ -37,6 +37,7 @@ from verification.iam.operating import (
     read_what_operators_set,
     retry_a_webhook,
     set_a_webhook,
+    steer_batches,
     steer_jobs,
 )
 from verification.iam.pipelines import LARGE as LONG
@@ -60,6 +61,7 @@ async def run_every_command(actors: Actors) -> None:
     await run_workers(actors)
     await steer_jobs(actors)
     await answer_and_compensate(actors)
+    await steer_batches(actors)
     await run_reading_commands(actors)
     await read_what_operators_set(actors)
     await read_the_page(actors)

@@ -51,6 +51,7 @@ GROUPS = {
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
     "pipelines": "List the pipelines, pause them and resume them.",
+    "batches": "List the batches of providers, cancel one, or let its calls go direct.",
     "webhooks": "Tell other systems of events: set, show and try webhooks.",
     "budgets": "List and set what tenants may spend in a day.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
@@ -229,6 +230,22 @@ COMMANDS = {
     "pipelines resume": Row(
         "pipelines:resume_pipeline",
         "Resume a paused pipeline, and the jobs that it has paused.",
+    ),
+    "batches list": Row(
+        "batches:list_batches",
+        "List the batches that are open, and what is gathered for the next ones.",
+    ),
+    "batches show": Row(
+        "batches:show_batch",
+        "Show a batch: its jobs and chunks, its polls, and why it waits.",
+    ),
+    "batches cancel": Row(
+        "batches:cancel_batch",
+        "Cancel a batch: what it has answered is taken, the rest goes on.",
+    ),
+    "batches direct": Row(
+        "batches:send_direct",
+        "Let gathered requests go direct, or the calls of a batch: at the full price.",
     ),
     "webhooks list": Row(
         "webhooks:list_webhooks",

@@ -24,6 +24,7 @@ from typing_extensions import Unpack
 
 from piecework.aws import AwsSession
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.domain.batch import CANCEL
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import TENANT_LIMIT
@@ -79,6 +80,15 @@ from piecework_orchestrator.operate.approvals import (
     answer,
     linked_question,
     open_questions,
+)
+from piecework_orchestrator.operate.batches import (
+    Wanted,
+    list_batches,
+    require_open,
+    send_direct,
+    show_batch,
+    to_send,
+    want,
 )
 from piecework_orchestrator.operate.identity import (
     new_job_id,
@@ -599,6 +609,52 @@ class Client:
             self.runtime, self.runtime.settings.tenant, pipeline, self._actor, reason
         )
 
+    async def batches(
+        self, job: str = "", model: str = "", *, ended: bool = False
+    ) -> list[Document]:
+        """Return the open batches of the tenant, and what is gathered for the next.
+
+        With `job` or `model` only theirs; with `ended` the last ended ones, too.
+        """
+        return await list_batches(self.runtime, Wanted(job, model, ended=ended))
+
+    async def batch(self, batch: str) -> Document:
+        """Return a batch with its jobs and chunks, and why it waits.
+
+        Raises:
+            NotFoundError: `llm.batch.not_found`.
+        """
+        return await show_batch(self.runtime, batch)
+
+    async def cancel_batch(self, batch: str, reason: str = "") -> Document:
+        """Cancel a batch: what it has answered is taken, the rest goes on.
+
+        A worker with the model does it. `stranded`: none runs.
+
+        Raises:
+            NotFoundError: `llm.batch.not_found`.
+            UsageError: `llm.batch.ended`.
+        """
+        found = await require_open(self.runtime, batch)
+        return await want(self.runtime, found, CANCEL, self._actor, reason)
+
+    async def send_direct(
+        self, batch: str = "", model: str = "", reason: str = ""
+    ) -> list[Document]:
+        """Let gathered requests go direct, or what is left of a batch.
+
+        Args:
+            batch: The batch; empty: what is gathered.
+            model: Only what is gathered of this model.
+            reason: Kept in the record.
+
+        Raises:
+            NotFoundError: `llm.batch.not_found`.
+            UsageError: `llm.batch.ended`; `cli.usage.invalid`: a batch and a model.
+        """
+        found = await to_send(self.runtime, batch, model)
+        return await send_direct(self.runtime, found, self._actor, reason)
+
     async def budgets(self) -> list[Document]:
         """Return the daily budgets of the tenants that have one."""
         rt = self.runtime
@@ -669,6 +725,10 @@ class SyncClient:
     pipelines = Blocking(Client.pipelines)
     pause_pipeline = Blocking(Client.pause_pipeline)
     resume_pipeline = Blocking(Client.resume_pipeline)
+    batches = Blocking(Client.batches)
+    batch = Blocking(Client.batch)
+    cancel_batch = Blocking(Client.cancel_batch)
+    send_direct = Blocking(Client.send_direct)
     budgets = Blocking(Client.budgets)
     set_daily_budget = Blocking(Client.set_daily_budget)
     pause_dependency = Blocking(Client.pause_dependency)

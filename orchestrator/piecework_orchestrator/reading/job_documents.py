@@ -5,11 +5,13 @@ Nothing here writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
+from piecework.domain.batch import GATHERED
 from piecework.domain.budget import NANO
 from piecework.domain.job import Job
 from piecework.domain.moments import iso, moment
@@ -20,12 +22,14 @@ from piecework.domain.states import JobStatus
 from piecework.domain.strict_json import Bounds
 from piecework.errors import NotFoundError
 from piecework.reading import Reading
+from piecework.resilience.lanes import BATCH
 from piecework.store.completion import JobSnapshot, all_chunks
 from piecework.store.dead_letters import MOST_LETTERS, DeadLetters
 from piecework.store.notifications import Notifications
 from piecework_orchestrator.reading.calls_so_far import CallsSoFar
 
 if TYPE_CHECKING:
+    from piecework.domain.call_usage import CallUsage
     from piecework.explain.finish_time import FinishTime
     from piecework.explain.situation import OpenChunks, Situation
     from piecework.resilience.budget import Budget
@@ -142,6 +146,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
     else:
         counted = await counts_of_large(rt, job)
     explained = counted.pop("explained", {})
+    usage, batches = counted.pop("usage"), explained.pop("batches", ())
     known = job_facts(job, rt.clock())
     left = {UNKNOWN_CODE, PINNED_CODE}
     noted = known.get("status_reason", {}).get("code") in left
@@ -158,6 +163,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
         ),
         **await budget_facts(rt, job),
         **{name: part for name, part in counted.items() if name not in LAST_PARTS},
+        **batch_facts(usage, batches),
         **explained,
         **{name: counted[name] for name in LAST_PARTS},
     }
@@ -177,6 +183,7 @@ async def count_all(rt: Reading, job: Job) -> Document:
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "code_versions": dict(sorted(snapshot.by_version.items())),
         "calls": so_far.facts,
+        "usage": so_far.usage,
         "effects_in_doubt": sum(snapshot.in_doubt.values()),
         "outages": snapshot.outages,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
@@ -204,6 +211,7 @@ async def counts_of_ended(rt: Reading, job: Job) -> Document:
         "error_codes": head.get("error_codes", {}),
         "code_versions": head.get("code_versions", {}),
         "calls": {**calls_facts(sample), **(exact if head else {})},
+        "usage": sample.calls.usage,
         "effects_in_doubt": job.effects_in_doubt,
         "outages": head.get("outages"),
         "dead_letters": letters.open,
@@ -227,6 +235,7 @@ async def counts_of_large(rt: Reading, job: Job) -> Document:
         "error_codes": dict(sorted(counted.letters.codes.items())),
         "code_versions": dict(sorted(counted.by_version.items())),
         "calls": calls_facts(sample),
+        "usage": sample.calls.usage,
         "effects_in_doubt": None,
         "outages": None,
         "dead_letters": counted.letters.open,
@@ -243,7 +252,33 @@ def calls_facts(sample: ChunkSample) -> Document:
 
 def parts_of(explained: Document) -> Document:
     """Return the parts of an explanation that a job's document has."""
-    return {name: explained[name] for name in ("findings", "finish")}
+    return {name: explained[name] for name in ("findings", "finish", "batches")}
+
+
+def batch_facts(usage: CallUsage, batches: Sequence[Document]) -> Document:
+    """Return the calls of a job in the batch lane; empty: it has made none.
+
+    `batches`: those that are open, and what is gathered. A call has gone direct once a
+    model that answers others in batches has answered it directly.
+    """
+    paid, suffix = usage.models("paid"), f" {BATCH}"
+    models = {name.removesuffix(suffix) for name in paid if name.endswith(suffix)}
+    models |= {each["model"] for each in batches}
+    if not models:
+        return {}
+    waits = Counter[bool]()
+    for each in batches:
+        waits[each["phase"] == GATHERED] += each["of_job"]
+    answered = sum(paid.get(name + suffix, {}).get("calls", 0) for name in models)
+    direct = sum(paid.get(name, {}).get("calls", 0) for name in models)
+    facts = {
+        "requested": waits.total() + answered + direct,
+        "gathered": waits[True],
+        "in_batches": waits[False],
+        "answered": answered,
+        "direct": direct,
+    }
+    return {"batch_calls": facts}
 
 
 async def budget_facts(rt: Reading, job: Job) -> Document:
@@ -387,6 +422,10 @@ def explanation(situation: Situation) -> Document:
         "findings": [finding.document for finding in findings],
         "finish": finish_document(finish, situation.now) if finish else None,
         "stopped": situation.stopped,
+        "batches": [
+            {**each.document, "of_job": sum(each.chunks_of(job.ref.job).values())}
+            for each in situation.batches
+        ],
     }
 
 

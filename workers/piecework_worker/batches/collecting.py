@@ -20,6 +20,7 @@ from typing import IO, Any, Final
 from piecework import telemetry
 from piecework.domain import keys
 from piecework.domain.batch import (
+    DIRECT,
     AskedRow,
     BatchPhase,
     PlannedRow,
@@ -69,14 +70,17 @@ class Collecting(Pass):
         open_ = await self.batches.open(self.place)
         asked = await self._not_planned(await self.batches.asked(self.place), open_)
         times += await self._gather(asked)
+        left = list[PlannedRow]()
         for row in await self.batches.open(self.place):
             await self.stay()
             next_at = await self._advance(row)
             if next_at is not None:
+                left.append(row)
                 times.append(next_at)
                 for member in row.members[:1]:
                     await self.waits(row.ref(member), member.gen)
         await self.send()
+        self.told = told_of(left)
         return min(times, default=None)
 
     # The gathered requests.
@@ -103,6 +107,8 @@ class Collecting(Pass):
             job = await self.job(row.of)
             if job is None or job.status.ended or job.status not in KEPT:
                 dropped.append(row)
+            elif row.asked_at <= self.row.direct_at:  # an operator sends it back
+                late.append(row)
             elif job.status not in SENT_IN:
                 times.append(now + PAUSED_S)
             elif is_too_late(job.deadline, self.took, now):
@@ -169,7 +175,8 @@ class Collecting(Pass):
         now = self.rt.clock()
         if row.stored_phase == BatchPhase.PLANNED:
             return await self._resolve(row)
-        if row.next_at and moment(row.next_at) > now:
+        is_asked = bool(row.wanted) and not row.is_cancelled
+        if row.next_at and moment(row.next_at) > now and not is_asked:
             return moment(row.next_at)
         return await self._ask(row, now)
 
@@ -230,10 +237,12 @@ class Collecting(Pass):
         )
 
     async def give_up(self, row: PlannedRow, reason: str) -> None:
-        """End a batch that its provider refused whole: its calls go on without it."""
+        """End a batch that its provider does not have: its calls go on without it."""
+        direct = row.wanted == DIRECT
+        state = RequestState.DIRECT if direct else RequestState.OVER
         for member in row.members:
             await self.stay()
-            await self.close(row.ref(member), member, RequestState.OVER)
+            await self.close(row.ref(member), member, state)
         await self.send()
         await self.batches.end(self.place, row, reason)
 
@@ -246,6 +255,9 @@ class Collecting(Pass):
         may_create = may_create_again(tried_at, now, finds_exactly=exact)
         if mine:
             await self._note_created(row, mine)
+        elif may_create and not unsure and row.wanted:
+            await self.give_up(row, BatchState.CANCELLED)
+            return None
         elif (
             may_create and not unsure and await self.batches.try_again(self.place, row)
         ):
@@ -288,8 +300,10 @@ class Collecting(Pass):
         status = await self.provider.status(row.id)
         if status.state is not BatchState.IN_PROGRESS:
             await bring_back(self, row, status)
-            seconds = (status.ended_at or now) - moment(row.planned_at)
-            self.took.append(max(seconds, 1.0))
+            # One that was refused, or that an operator cut short, tells of no other.
+            if status.state is not BatchState.FAILED and not row.wanted:
+                seconds = (status.ended_at or now) - moment(row.planned_at)
+                self.took.append(max(seconds, 1.0))
             return None
         facts: dict[str, Any] = {
             "polls": row.polls + 1,
@@ -317,6 +331,16 @@ class Collecting(Pass):
         return not live or any(
             must_leave(job.deadline, planned_at, self.took, now) for job in live
         )
+
+
+def told_of(left: Sequence[PlannedRow]) -> dict[str, Any]:
+    """Return what a pass tells of the batches that it has left open."""
+    return {
+        "open_batches": len(left),
+        "open_rows": sum(row.rows for row in left),
+        "open_since": min((row.planned_at for row in left), default=""),
+        "error": "",
+    }
 
 
 def rows_of(file: IO[bytes]) -> Iterator[BatchRow]:

@@ -34,7 +34,8 @@ from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.saga.named import dependencies_of
-from piecework.store.batches import Batches, Place
+from piecework.store.batch_reads import Place
+from piecework.store.batches import Batches
 from piecework_worker.batches.collecting import Collecting
 from piecework_worker.batches.passes import LEASE_S
 
@@ -125,7 +126,8 @@ class Collector:
             telemetry.emit(log, "worker.store_failed", error_code=code, delay_s=LOOK_S)
             return
         for place, row in found:
-            if place[1] in self.models and "" < row.next_at <= now:
+            due = "" < row.next_at <= now or row.called_at
+            if place[1] in self.models and due:
                 await self._pass(place, row)
 
     async def _pass(self, place: Place, row: CollectorRow) -> None:
@@ -139,11 +141,13 @@ class Collector:
             return
         model = self.models[place[1]]
         known = self.rt, place, model, self.budgets, self.log, self.worker, fence
-        collecting = Collecting(*known, row.durations)
+        collecting = Collecting(*known, row, row.durations)
         try:
             next_at = await collecting.pass_once()
         except Exception as error:  # noqa: BLE001 -- logged; the chunks wait on
-            next_at = self.rt.clock() + self._tell(place, error, FAILED_S)
+            code, delay_s = self._tell(place, error, FAILED_S)
+            collecting.told["error"] = code
+            next_at = self.rt.clock() + delay_s
         with suppress(StoreError):
             await self._leave(place, collecting, next_at)
 
@@ -156,14 +160,17 @@ class Collector:
         """
         batches, lane = self.batches, self.models[place[1]].lane
         took = [round(seconds) for seconds in collecting.took]
-        fence = collecting.fence
-        nudge = collecting.nudge
-        await batches.leave(place, self.worker, fence, next_at, took, nudge)
+        fence, nudge, told = collecting.fence, collecting.nudge, collecting.told
+        await batches.leave(place, self.worker, fence, next_at, took, nudge, **told)
+        if collecting.row.called_at:
+            await batches.heard(place, collecting.row)
         if next_at is None and await batches.asked(place):
             await batches.need(place, self.rt.clock() + lane.gather)
 
-    def _tell(self, place: Place, error: Exception, delay_s: float) -> float:
-        """Tell why a pass failed; return the seconds until the next one.
+    def _tell(
+        self, place: Place, error: Exception, delay_s: float
+    ) -> tuple[str, float]:
+        """Tell why a pass failed; return the code, and the seconds until the next one.
 
         A refused key or role is refused again: only this model waits, for longer.
         """
@@ -179,4 +186,4 @@ class Collector:
             error_code=failure.code,
             delay_s=delay_s,
         )
-        return delay_s
+        return failure.code, delay_s

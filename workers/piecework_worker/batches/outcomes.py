@@ -17,7 +17,13 @@ from piecework import telemetry
 from piecework.calls.usage import add_usage, validated
 from piecework.dependency import Usage
 from piecework.domain import keys
-from piecework.domain.batch import ID_LINE, Member, PlannedRow, RequestState
+from piecework.domain.batch import (
+    DIRECT,
+    ID_LINE,
+    Member,
+    PlannedRow,
+    RequestState,
+)
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.moments import moment
 from piecework.errors import PermanentError, StageError
@@ -197,7 +203,7 @@ class BringBack:
 
     async def _close(self, requests: list[Open]) -> None:
         """Close requests, and wake their chunks."""
-        direct = self.row.wanted == "direct"
+        direct = self.row.wanted == DIRECT
         collecting = self.collecting
         for first in range(0, len(requests), AT_ONCE):
             await collecting.stay()

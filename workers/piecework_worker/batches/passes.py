@@ -18,6 +18,7 @@ from piecework.calls.fleet_budgets import FleetBudgets
 from piecework.dependency import Dependency
 from piecework.domain import keys
 from piecework.domain.batch import (
+    CollectorRow,
     Member,
     PlannedRow,
     RequestState,
@@ -32,7 +33,8 @@ from piecework.llm.batches.port import (
     BatchProvider,
 )
 from piecework.runtime import Runtime
-from piecework.store.batches import Batches, Closed, Place
+from piecework.store.batch_reads import Place
+from piecework.store.batches import Batches, Closed
 from piecework.store.paid import amount_of
 
 #: Requests that are read, or closed, at the same time.
@@ -56,7 +58,9 @@ class Pass:
     Attributes:
         place: The tenant and the key of the model.
         fence: That of this collector.
+        row: The row of the collector, as it was read before.
         took: The seconds that the last batches took.
+        told: What the row of the collector tells of the pass.
         nudge: A chunk that waits, whose message starts a worker for the next pass.
     """
 
@@ -67,7 +71,9 @@ class Pass:
     log: structlog.stdlib.BoundLogger
     worker: str
     fence: int
+    row: CollectorRow
     took: list[float] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
     nudge: dict[str, Any] | None = None
     _jobs: dict[JobRef, Job | None] = field(default_factory=dict)
     _messages: dict[str, list[Message]] = field(default_factory=dict)

@@ -113,6 +113,7 @@ def job_view(job: Document, now: float) -> View:
                     ("quiesced", quiescence_text(job)),
                     ("chunks", chunk_counts_text(job)),
                     ("calls", calls_text(job)),
+                    ("batches", batches_text(job)),
                     ("in doubt", doubt_text(job)),
                     ("outages", outages_text(job)),
                     ("errors", format_counts(job["error_codes"])),
@@ -367,6 +368,21 @@ def calls_text(job: Document) -> str:
     tokens = (calls["tokens_in"] or 0) + (calls["tokens_out"] or 0)
     used = "".join(f"; {word}" for word in format_used(0, tokens, calls["usd"] or 0.0))
     return f"{about}{calls['paid']:,}{repeated}{cached}{used}{more if lost else ''}"
+
+
+def batches_text(job: Document) -> str:
+    """Return the calls in the batch lane by where they are; empty without any."""
+    if not (calls := job.get("batch_calls")):
+        return ""
+    about = "about " if job["calls"].get("sampled_chunks") else ""
+    words = (
+        ("gathered", "gathered"),
+        ("in_batches", "in batches"),
+        ("answered", "answered"),
+        ("direct", "gone direct"),
+    )
+    parts = [f"{calls[name]:,} {text}" for name, text in words if calls[name]]
+    return f"{about}{count(calls['requested'], 'call')}: {', '.join(parts)}"
 
 
 def doubt_text(job: Document) -> str:

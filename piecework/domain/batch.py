@@ -35,10 +35,17 @@ from piecework.domain.moments import iso, moment
 from piecework.domain.packed import packed, read_packed
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import Row
+from piecework.domain.strict_json import MIB, Bounds
 
 #: Seconds by which a collector is late before a worker is started for it: several looks
 #: of a worker that runs.
 LATE_S: Final = 60.0
+#: Requests of claims that one batch may have, so that its row stays far below 400 KB.
+#: And jobs, each with a name in the row.
+MOST_MEMBERS: Final = 20_000
+MOST_JOBS: Final = 2_000
+#: A row with so many members, each a list of seven numbers.
+MEMBERS: Final = Bounds(4 * MIB, nodes=10 * MOST_MEMBERS)
 #: Letters of the key of a call that name it in a batch: providers take 64.
 ID_LETTERS: Final = 63
 
@@ -305,7 +312,7 @@ class PlannedRow(Row):
     @property
     def members(self) -> list[Member]:
         """Its requests."""
-        found = read_packed(self.item, "members", self.what)
+        found = read_packed(self.item, "members", self.what, MEMBERS)
         return [Member(job, *each) for job, some in found.items() for each in some]
 
     def ref(self, member: Member) -> ChunkRef:

@@ -24,7 +24,9 @@ def packed(document: Mapping[str, Any]) -> bytes:
     return zlib.compress(content.encode(), 9)
 
 
-def read_packed(item: Mapping[str, Any], name: str, what: str) -> dict[str, Any]:
+def read_packed(
+    item: Mapping[str, Any], name: str, what: str, bounds: Bounds = UNPACKED
+) -> dict[str, Any]:
     """Return the document that `packed` has written.
 
     Raises:
@@ -35,9 +37,9 @@ def read_packed(item: Mapping[str, Any], name: str, what: str) -> dict[str, Any]
         raise unreadable_error(what, f"has a missing or malformed {name!r}")
     unpacking = zlib.decompressobj()
     try:
-        content = unpacking.decompress(found, UNPACKED.size)
+        content = unpacking.decompress(found, bounds.size)
     except zlib.error as error:
         raise unreadable_error(what, f"cannot be unpacked: {error}") from error
     if not unpacking.eof:
         raise unreadable_error(what, "is cut off, or too large once it is unpacked")
-    return read_document(content, what, UNPACKED)
+    return read_document(content, what, bounds)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
-from piecework.domain.batch import Asked
+from piecework.domain.batch import MOST_JOBS, MOST_MEMBERS, Asked
 from piecework.resilience.lanes import Lane
 
 #: The first and the longest pause between two questions for a batch.
@@ -159,6 +159,10 @@ class Gathered(Protocol):
     """
 
     @property
+    def job(self) -> str:
+        """Their job."""
+
+    @property
     def rows(self) -> int:
         """How many they are."""
 
@@ -189,10 +193,6 @@ class Limits(Protocol):
     @property
     def least_rows(self) -> int:
         """Rows of a batch, at least."""
-
-
-#: Requests of claims that one batch may have, so that its row stays far below 400 KB.
-MOST_MEMBERS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +232,17 @@ def gather(
 
 def cut(found: Sequence[Gathered], limits: Limits) -> Iterator[list[Gathered]]:
     """Yield the requests in batches within the limits, in their order."""
-    batch, rows, size = list[Gathered](), 0, 0
+    batch, jobs, rows, size = list[Gathered](), set[str](), 0, 0
     for each in found:
         over = rows + each.rows > limits.most_rows
         over = over or size + each.size > limits.most_bytes
-        if batch and (over or len(batch) >= MOST_MEMBERS):
+        over = over or len(batch) >= MOST_MEMBERS
+        over = over or (each.job not in jobs and len(jobs) >= MOST_JOBS)
+        if batch and over:
             yield batch
-            batch, rows, size = [], 0, 0
+            batch, jobs, rows, size = [], set(), 0, 0
         batch.append(each)
+        jobs.add(each.job)
         rows, size = rows + each.rows, size + each.size
     if batch:
         yield batch

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
-from piecework.domain.batch import Asked
+from piecework.domain.batch import (
+    MOST_JOBS,
+    MOST_MEMBERS,
+    Asked,
+    Member,
+    PlannedRow,
+    pack_members,
+)
 from piecework.resilience.batching import (
     GRACE_S,
     Answer,
@@ -77,6 +85,7 @@ class Gathered:
     rows: int = 4
     size: int = 100
     until: float = 7200.0
+    job: str = "job"
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,28 @@ class Limits:
     most_rows: int = 12
     most_bytes: int = 10_000
     least_rows: int = 1
+
+
+def test_the_row_of_the_largest_batch_is_written_and_read() -> None:
+    limits, jobs = Limits(most_rows=1_000_000, most_bytes=10**9), MOST_JOBS
+    found = [
+        Gathered(at=1.0, job=sha256(f"{n % jobs}".encode()).hexdigest())
+        for n in range(2 * MOST_MEMBERS + 1)
+    ]
+    lane = Lane.batch(within=7200, at_least=1, gather=0)
+    sizes = [len(each) for each in gather(found, lane, limits, now=2.0).batches]
+    assert sizes == [MOST_MEMBERS, MOST_MEMBERS, 1]
+    alone = [replace(each, job=str(n)) for n, each in enumerate(found[: jobs + 1])]
+    sizes = [len(each) for each in gather(alone, lane, limits, now=2.0).batches]
+    assert sizes == [jobs, 1]
+    members = [
+        Member(each.job, n, 1, 10_000 + n, 1, 4, n * 7_919, n * 104_729)
+        for n, each in enumerate(found[:MOST_MEMBERS])
+    ]
+    packed = pack_members(members)
+    assert len(packed) < 390_000
+    read = PlannedRow({"members": packed}).members
+    assert sorted(read, key=lambda m: m.chunk) == members
 
 
 def test_requests_are_gathered_from_the_first_one_on() -> None:

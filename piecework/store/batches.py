@@ -14,7 +14,7 @@ same output book each answer once, and a killed one repeats nothing that it wrot
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,7 +64,7 @@ WAITS: Final = (
     " AND attribute_not_exists(cancel_requested_at)"
 )
 #: Jobs that the row of an ended batch names.
-MOST_JOBS: Final = 20
+NAMED_JOBS: Final = 20
 #: Seconds for which a batch that has ended is listed.
 LISTED_S: Final = 30 * 86_400.0
 #: Writes that DynamoDB accepts in a transaction.
@@ -325,7 +325,7 @@ class Batches(BatchReads):
         kept = {name: fact for name, fact in row.item.items() if name not in gone}
         item = {**kept, **facts, "phase": phase, "ended_at": iso(now)}
         jobs = dict.fromkeys(each.job for each in row.members)
-        item["jobs"] = list(jobs)[:MOST_JOBS]
+        item["jobs"] = list(jobs)[:NAMED_JOBS]
         item["expires_at"] = math.ceil(now + LISTED_S)
         writes = [
             self.table.item_write(
@@ -357,9 +357,15 @@ class Batches(BatchReads):
         )
         return isinstance(await self.table.put(write), Written)
 
+    async def chunks(self, refs: Iterable[ChunkRef]) -> dict[ChunkRef, Chunk]:
+        """Return the chunks of requests that are about to be closed, if they exist."""
+        places = {(ref.pk, ref.sk): ref for ref in refs}
+        found = await self.table.get_many(places)
+        return {places[at]: Chunk.read(places[at], item) for at, item in found.items()}
+
     async def close(
         self,
-        ref: ChunkRef,
+        chunk: Chunk,
         member: Member,
         state: RequestState,
         usage: CallUsage,
@@ -370,9 +376,6 @@ class Batches(BatchReads):
         None: it is closed already, or its chunk is gone.
         """
         for _ in range(TRIES):
-            chunk = await read_chunk(self.table, ref)
-            if chunk is None:
-                return None
             wakes = (
                 chunk.status is ChunkStatus.WAITING
                 and chunk.blocked_on == BATCH
@@ -384,6 +387,10 @@ class Batches(BatchReads):
                 return Closed(chunk, is_woken=wakes)
             if 0 in reply.refused:  # also by its own first copy
                 return None
+            again = await read_chunk(self.table, chunk.ref)
+            if again is None:
+                return None
+            chunk = again
         return None
 
     def _closing(

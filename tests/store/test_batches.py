@@ -61,7 +61,10 @@ async def close(store: Store, member: Member, **facts: Any) -> Any:
     state = facts.pop("state", RequestState.OVER)
     ref = ChunkRef(store.ref.tenant, member.job, member.chunk)
     usage = facts.pop("usage", paid())
-    return await batches(store).close(ref, member, state, usage, facts)
+    chunk = (await batches(store).chunks([ref])).get(ref)
+    if chunk is None:
+        return None
+    return await batches(store).close(chunk, member, state, usage, facts)
 
 
 async def test_a_claim_that_ends_with_a_request_waits_and_refunds_its_attempt(

@@ -10,7 +10,6 @@ CREATED    -> IN_PROGRESS: ask later; cancel it in time
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -50,6 +49,7 @@ from piecework_worker.batches.passes import (
     AT_ONCE,
     KEPT,
     SENT_IN,
+    Closing,
     CollectorLostError,
     Pass,
 )
@@ -127,14 +127,12 @@ class Collecting(Pass):
         """Let requests go direct."""
         for first in range(0, len(rows), AT_ONCE):
             some = rows[first : first + AT_ONCE]
-            await self.stay()
-            await asyncio.gather(
-                *(
-                    self.close(row.of.chunk(row.chunk), row.member, RequestState.DIRECT)
+            await self.close(
+                [
+                    Closing(row.of.chunk(row.chunk), row.member, RequestState.DIRECT)
                     for row in some
-                )
+                ]
             )
-            await self.send()
             await self.batches.drop_asked(self.place, some)
         if rows:
             telemetry.emit(
@@ -240,10 +238,7 @@ class Collecting(Pass):
         """End a batch that its provider does not have: its calls go on without it."""
         direct = row.wanted == DIRECT
         state = RequestState.DIRECT if direct else RequestState.OVER
-        for member in row.members:
-            await self.stay()
-            await self.close(row.ref(member), member, state)
-        await self.send()
+        await self.close([Closing(row.ref(m), m, state) for m in row.members])
         await self.batches.end(self.place, row, reason)
 
     async def _resolve(self, row: PlannedRow) -> float | None:

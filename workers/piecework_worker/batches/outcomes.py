@@ -39,7 +39,7 @@ from piecework.llm.batches.port import (
 )
 from piecework.llm.request import ModelAnswer
 from piecework.resilience.lanes import BATCH
-from piecework_worker.batches.passes import AT_ONCE, Pass
+from piecework_worker.batches.passes import Closing, Pass
 
 #: The code of a batch whose answers its provider has deleted.
 GONE: Final = "llm.batch.results_gone"
@@ -61,6 +61,11 @@ class Open:
     left: set[str]
     usage: CallUsage = field(default_factory=CallUsage)
     failed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> tuple[CallUsage, dict[str, Any]]:
+        """What its answers cost, and the errors of its rows."""
+        return self.usage, self.failed
 
 
 async def bring_back(collecting: Pass, row: PlannedRow, status: BatchStatus) -> None:
@@ -204,22 +209,13 @@ class BringBack:
     async def _close(self, requests: list[Open]) -> None:
         """Close requests, and wake their chunks."""
         direct = self.row.wanted == DIRECT
-        collecting = self.collecting
-        for first in range(0, len(requests), AT_ONCE):
-            await collecting.stay()
-            await asyncio.gather(
-                *(
-                    collecting.close(
-                        self.row.ref(each.member),
-                        each.member,
-                        RequestState.DIRECT if direct else RequestState.OVER,
-                        each.usage,
-                        each.failed,
-                    )
-                    for each in requests[first : first + AT_ONCE]
-                )
-            )
-            await collecting.send()
+        state = RequestState.DIRECT if direct else RequestState.OVER
+        await self.collecting.close(
+            [
+                Closing(self.row.ref(each.member), each.member, state, *each.outcome)
+                for each in requests
+            ]
+        )
 
     def _quarantine(self, text: str, why: str) -> None:
         self.counts["unreadable"] += 1

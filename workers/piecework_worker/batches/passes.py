@@ -7,7 +7,7 @@ wake their chunks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from piecework.domain.batch import (
 )
 from piecework.domain.budget import NOTHING, Amount
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.chunk import Chunk
 from piecework.domain.job import Job
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
@@ -34,7 +35,7 @@ from piecework.llm.batches.port import (
 )
 from piecework.runtime import Runtime
 from piecework.store.batch_reads import Place
-from piecework.store.batches import Batches, Closed
+from piecework.store.batches import Batches
 from piecework.store.paid import amount_of
 
 #: Requests that are read, or closed, at the same time.
@@ -49,6 +50,21 @@ KEPT: Final = SENT_IN | {JobStatus.PAUSED}
 
 class CollectorLostError(Exception):
     """Another worker is the collector of the model now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A request that is closed, with what its answers cost and the errors of its rows.
+
+    Attributes:
+        ref: Its chunk.
+    """
+
+    ref: ChunkRef
+    member: Member
+    state: RequestState
+    usage: CallUsage = field(default_factory=CallUsage)
+    failed: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -144,27 +160,28 @@ class Pass:
         except StateError:
             return None
 
-    async def close(
-        self,
-        ref: ChunkRef,
-        member: Member,
-        state: RequestState,
-        usage: CallUsage | None = None,
-        failed: dict[str, Any] | None = None,
-    ) -> Closed | None:
-        """Close a request, and note the message that wakes its chunk."""
-        job = await self.job(ref.of)
-        if job is None:
-            return None
-        booked = usage or CallUsage()
-        closed = await self.batches.close(ref, member, state, booked, failed or {})
+    async def close(self, closings: Sequence[Closing]) -> None:
+        """Close requests, and send the messages that wake their chunks."""
+        for first in range(0, len(closings), AT_ONCE):
+            some = closings[first : first + AT_ONCE]
+            await self.stay()
+            chunks = await self.batches.chunks(each.ref for each in some)
+            await asyncio.gather(*(self._close(e, chunks.get(e.ref)) for e in some))
+            await self.send()
+
+    async def _close(self, closing: Closing, chunk: Chunk | None) -> None:
+        job = await self.job(closing.ref.of)
+        if job is None or chunk is None:
+            return
+        closed = await self.batches.close(
+            chunk, closing.member, closing.state, closing.usage, closing.failed
+        )
         if closed is None:
-            return None
+            return
         if closed.is_woken:
-            message = Message.about(ref, closed.chunk.gen)
+            message = Message.about(closing.ref, closed.chunk.gen)
             self._messages.setdefault(job.queue, []).append(message)
-        self._correct(job, member.held, amount_of(booked, "paid"))
-        return closed
+        self._correct(job, closing.member.held, amount_of(closing.usage, "paid"))
 
     def _correct(self, job: Job, held: Amount, used: Amount) -> None:
         """Replace what budgets have reserved for a request by what it used."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from piecework.domain.batch import (
     AskedRow,
     BatchPhase,
     CollectorRow,
+    Member,
     PlannedRow,
 )
 from piecework.domain.moments import iso, moment
@@ -26,7 +27,7 @@ MOST_ASKED: Final = 2_000
 #: Models whose batches are read for one job; each costs two requests.
 MOST_MODELS: Final = 4
 #: Jobs of a batch that a list names.
-MOST_JOBS: Final = 100
+NAMED_JOBS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +169,8 @@ class BatchFacts:
             "until": self.until,
             "next_at": self.next_at,
             "ended_at": "" if row is None else row.ended_at,
-            "jobs": jobs[:MOST_JOBS],
-            "more_jobs": max(0, len(jobs) - MOST_JOBS),
+            "jobs": jobs[:NAMED_JOBS],
+            "more_jobs": max(0, len(jobs) - NAMED_JOBS),
             "why": self.why,
         }
 
@@ -187,43 +188,37 @@ async def read_batches(
     if models:
         collectors = [each for each in collectors if each[1].next_at][:models]
     for place, collector in collectors:
-        rows = await reads.open(place)
-        found += [of_batch(place, collector, row, now) for row in rows]
-        planned = {member for row in rows for member in row.members}
-        asked = await reads.first_asked(place, MOST_ASKED)
+        rows, asked = await asyncio.gather(
+            reads.open(place), reads.first_asked(place, MOST_ASKED)
+        )
+        known = [(row, row.members) for row in rows]
         # A collector that died had planned them, and not removed them.
+        planned = {m for _, members in known for m in members} if asked else set()
         left = [each for each in asked if each.member not in planned]
+        found += [
+            BatchFacts(place, collector, now, row, members=rows_of(members))
+            for row, members in known
+        ]
         if left:
+            members = rows_of([each.member for each in left])
             complete = len(asked) < MOST_ASKED
-            found.append(of_gathered(place, collector, left, now, complete=complete))
+            found.append(
+                BatchFacts(
+                    *(place, collector, now, None, left),
+                    complete=complete,
+                    members=members,
+                )
+            )
         if ended:
             last = await reads.ended(place, ended)
             found += [BatchFacts(place, collector, now, row) for row in last]
     return sorted(found, key=lambda each: (not each.is_open, each.until))
 
 
-def of_batch(
-    place: Place, collector: CollectorRow, row: PlannedRow, now: float
-) -> BatchFacts:
-    """Return a batch that is open."""
-    members = defaultdict[str, Counter[int]](Counter)
-    for each in row.members:
-        members[each.job][each.chunk] += each.rows
-    return BatchFacts(place, collector, now, row, members=members)
-
-
-def of_gathered(
-    place: Place,
-    collector: CollectorRow,
-    asked: Sequence[AskedRow],
-    now: float,
-    *,
-    complete: bool,
-) -> BatchFacts:
-    """Return what is gathered of a model."""
-    members = defaultdict[str, Counter[int]](Counter)
-    for each in asked:
-        members[each.job][each.chunk] += each.rows
-    return BatchFacts(
-        place, collector, now, None, asked, complete=complete, members=members
-    )
+def rows_of(members: Iterable[Member]) -> dict[str, dict[int, int]]:
+    """Return the rows of each chunk, by job."""
+    found = dict[str, dict[int, int]]()
+    for each in members:
+        chunks = found.setdefault(each.job, {})
+        chunks[each.chunk] = chunks.get(each.chunk, 0) + each.rows
+    return found

@@ -9,7 +9,7 @@ due; but it looks whether a collector is needed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from piecework.aws.queue import Message
 from piecework.domain.batch import CollectorRow
+from piecework.domain.moments import moment
 from piecework.runtime import Runtime
 
 #: Seconds until the next message for a collector that is late.
@@ -46,3 +47,9 @@ class Collectors:
             await self.rt.work.send([message], to=queue)
             sent += 1
         return Counter({"collectors started": sent} if sent else {})
+
+
+def oldest_s(rows: Iterable[CollectorRow], now: float) -> float:
+    """Return the age of the oldest open batch in seconds; 0 without one."""
+    planned = [moment(row.open_since) for row in rows if row.open_since]
+    return max((now - at for at in planned), default=0.0)

@@ -21,7 +21,7 @@ from piecework.errors.classify import classify
 from piecework.jobs.children import follow_parent
 from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline
 from piecework.reconciler.chunks import recheck
-from piecework.reconciler.collectors import Collectors
+from piecework.reconciler.collectors import Collectors, oldest_s
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
 from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
@@ -123,6 +123,7 @@ class Reconciler:
         for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
+        collectors = [*marks.collectors.values()]
         telemetry.emit(
             self.log,
             "reconcile.pass",
@@ -133,6 +134,9 @@ class Reconciler:
             open_dead_letters=self._alarms.open_count,
             backlog=self._context.drawn.left,
             oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
+            batches=sum(each.open_batches for each in collectors),
+            batch_rows=sum(each.open_rows for each in collectors),
+            batch_age_s=oldest_s(collectors, self.rt.clock()),
         )
         return actions
 

@@ -254,6 +254,15 @@ _GAUGES: Final = {
         event="reconcile.pass",
         name="backlog",
     ),
+    "BatchesOpen": _gauge(
+        "batches of providers that are open", event="reconcile.pass", name="batches"
+    ),
+    "BatchRows": _gauge(
+        "rows of the open batches", event="reconcile.pass", name="batch_rows"
+    ),
+    "BatchAge": _gauge(
+        "age of the oldest open batch", "Seconds", "reconcile.pass", "batch_age_s"
+    ),
     "JobsActive": _gauge(
         "jobs that have not ended", event="reconcile.pass", name="jobs"
     ),

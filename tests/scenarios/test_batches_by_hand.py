@@ -10,6 +10,7 @@ import pytest
 from piecework.client import Client
 from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
+from piecework.reconciler import loop
 from piecework_orchestrator.reading.job_documents import explain, job_document
 from tests.scenarios.batching import FakeProvider
 from tests.scenarios.conftest import Scenario
@@ -215,3 +216,26 @@ async def test_a_view_says_that_no_worker_collects_and_which_error_stopped_one(
         assert found["code"] == "batch.waiting"
         assert found["next"].startswith("piecework worker ")
         assert (await client.cancel_batch(batch["batch"]))["stranded"]
+
+
+async def test_a_reconciler_measures_the_open_batches(
+    scenario: Scenario, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int, float]] = []
+
+    def note(_: object, event: str, **facts: Any) -> None:
+        if event == "reconcile.pass":
+            names = ("batches", "batch_rows", "batch_age_s")
+            told.append(tuple(facts[name] for name in names))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop.telemetry, "emit", note)
+    await submit(scenario, 12)
+    client = Client(runtime=scenario.rt)
+    async with client, scenario.worker(), scenario.reconciler():
+        await first_batch(client)
+        await asyncio.sleep(90.0)
+        assert told[-1][:2] == (1, 12)
+        assert 60.0 <= told[-1][2] <= 300.0
+        await ended(scenario)
+        await asyncio.sleep(60.0)
+    assert told[-1] == (0, 0, 0.0)

@@ -50,6 +50,9 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "OldestOverdueChunkSeconds": ("reconcile.pass", {"overdue_s": 1}),
     "JobsActive": ("reconcile.pass", {"jobs": 1}),
     "ChunksInBacklog": ("reconcile.pass", {"backlog": 1}),
+    "BatchesOpen": ("reconcile.pass", {"batches": 1}),
+    "BatchRows": ("reconcile.pass", {"batch_rows": 1}),
+    "BatchAge": ("reconcile.pass", {"batch_age_s": 1}),
     "ChunkSeconds": ("chunk.cancelled", {"duration_ms": 1000}),
     "CallSeconds": ("call.attempt", {"duration_ms": 1000}),
     "ReconcilerPassSeconds": ("reconcile.pass", {"duration_ms": 1000}),
@@ -216,6 +219,7 @@ def test_a_line_says_nothing_but_figures_whatever_the_events_said(
     for name, event in EVENTS.items():
         numbers = {"duration_ms", "replayed", "jobs", "dependency", "effects"}
         numbers |= {"overdue_s", "open_dead_letters", "oldest_dead_letter_s", "backlog"}
+        numbers |= {"batches", "batch_rows", "batch_age_s"}
         words = event.fields - numbers
         told = dict.fromkeys(event.fields, 0) | dict.fromkeys(words, "jane@example.com")
         ids = {"tenant": "acme", "job": "contract-of-jane", "worker": "host-1"}

@@ -338,6 +338,7 @@ class CollectorRow(Row):
 
     model = ShownText("The name of the model.")
     provider = ShownText("Its provider.")
+    stored_billed = OptionalText("Its name in a bill, without a tier.", "billed")
     next_at = OptionalText("When a collector is needed; empty: nothing is open.")
     owner = OptionalText("The worker that collects; empty: none does.")
     lease_until = OptionalText("Until when it does; empty: none does.")
@@ -356,6 +357,11 @@ class CollectorRow(Row):
         "A chunk that waits for it, with its queue, to start a worker.",
         kind="map",
     )
+
+    @property
+    def billed(self) -> str:
+        """The name of the model in a bill, without a tier."""
+        return self.stored_billed or self.model
 
     def is_late(self, now: float) -> bool:
         """Return whether a collector is needed, and no worker is it."""

@@ -156,6 +156,7 @@ class BatchFacts:
         row, jobs = self.row, self.jobs
         return {
             "model": (row or self.collector).model,
+            "billed_as": self.collector.billed,
             "provider": (row or self.collector).provider,
             "batch": "" if row is None else row.id,
             "digest": "" if row is None else row.digest,

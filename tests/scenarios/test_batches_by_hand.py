@@ -239,3 +239,23 @@ async def test_a_reconciler_measures_the_open_batches(
         await ended(scenario)
         await asyncio.sleep(60.0)
     assert told[-1] == (0, 0, 0.0)
+
+
+async def test_a_forecast_names_both_prices_although_its_sample_went_direct(
+    scenario: Scenario, provider: FakeProvider
+) -> None:
+    items = [Question(n=n) for n in range(40)]
+    client = Client(runtime=scenario.rt)
+    async with client, scenario.worker(), scenario.reconciler():
+        job = await client.submit(ASKING, items, sample=4)
+        found = await job.forecast()
+        assert provider.asked["direct"] == 4
+        lane, direct = found["usd"]["p50"], found["direct_usd"]["p50"]
+        assert direct == pytest.approx(2 * lane, rel=0.01)
+        (price, time) = (each for each in found["notes"] if "fake-1" in each)
+        assert "went direct: the rest is forecast in batches" in price
+        assert time == "the time leaves out the wait for batches of fake-1"
+        await job.resume()
+        while not (await job.facts()).ended:  # noqa: ASYNC110 -- rows tell
+            await asyncio.sleep(60.0)
+    assert [len(each.rows) for each in provider.batches.values()] == [36]

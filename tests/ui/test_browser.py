@@ -35,6 +35,8 @@ PAGES = (
     "/?all=1",
     "/dead-letters",
     "/workers",
+    "/batches",
+    "/batches?job=j-2",
     "/jobs/j-1",
     "/jobs/j-1/results",
     "/jobs/j-1/find?q=none",

@@ -42,6 +42,7 @@ VIEWS = (
     "/dead-letters",
     f"/causes/{0:016x}",
     "/workers",
+    "/batches",
     "/questions",
     f"/actions/redrive?job={ENDED}",
     f"/actions/discard?selection=1&pick={ENDED}/5",

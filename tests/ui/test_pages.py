@@ -22,6 +22,7 @@ from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
 from piecework_orchestrator.ui.pacing import Pacing
 from piecework_orchestrator.ui.reading import JobReads
 from piecework_orchestrator.ui.timeline import make_timeline
+from tests.client.planted import let_wait, plant
 from tests.ui.conftest import SCRIPT, TOKEN, Deployment, Page, serve
 
 
@@ -353,3 +354,22 @@ def test_a_cell_of_several_chunks_shows_the_most_urgent() -> None:
 
 def test_a_job_without_chunks_has_no_cell() -> None:
     assert make_grid([]).rectangles == []
+
+
+async def test_the_batches_of_a_job_are_listed(
+    deployment: Deployment, page: Page
+) -> None:
+    _, shown = await page.get("/batches")
+    assert "No batch is known" in shown
+    job = await deployment.submit("j-1", "hold", "hold")
+    rt = deployment.client.runtime
+    await plant(rt, "j-1")
+    await let_wait(rt, job.ref)
+    _, shown = await page.get("/batches?job=j-1")
+    for word in ("batch_abc", "GATHERED", "CREATED", "batch_old", "batches cancel"):
+        assert word in shown
+    _, shown = await page.get("/batches?job=none")
+    assert "No batch is known" in shown
+    _, shown = await page.get("/jobs/j-1")
+    assert "2 gathered, 3 in batches, 0 answered, 0 gone direct" in shown
+    assert "Chunks wait for batch_abc of openai, 1 of 3 answered" in shown

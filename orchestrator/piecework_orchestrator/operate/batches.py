@@ -21,11 +21,17 @@ MOST_ENDED = 100
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which batches are listed; empty: of any job, of any model."""
+    """Which batches are listed.
+
+    Attributes:
+        job, model: Only those of them; empty: of any.
+        ended: Whether those that have ended are listed, too: `most` of each model.
+    """
 
     job: str = ""
     model: str = ""
     ended: bool = False
+    most: int = MOST_ENDED
 
     def of(self, found: Iterable[BatchFacts]) -> list[BatchFacts]:
         """Return those that are wanted."""
@@ -43,7 +49,7 @@ async def list_batches(rt: Reading, wanted: Wanted) -> list[dict[str, Any]]:
 
     What is gathered of a model comes as a batch without an id.
     """
-    ended = MOST_ENDED if wanted.ended else 0
+    ended = wanted.most if wanted.ended else 0
     tenant, now = rt.settings.tenant, rt.clock()
     found = await read_batches(rt.table, tenant, now, ended=ended)
     return [each.document for each in wanted.of(found)]

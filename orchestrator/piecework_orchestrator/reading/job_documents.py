@@ -263,7 +263,7 @@ def batch_facts(usage: CallUsage, batches: Sequence[Document]) -> Document:
     """
     paid, suffix = usage.models("paid"), f" {BATCH}"
     models = {name.removesuffix(suffix) for name in paid if name.endswith(suffix)}
-    models |= {each["model"] for each in batches}
+    models |= {each["billed_as"] for each in batches}
     if not models:
         return {}
     waits = Counter[bool]()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from piecework.aws.payloads import PayloadRef
+from piecework.domain.batch import CollectorRow
 from piecework.domain.budget import NANO
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
@@ -20,9 +22,13 @@ from piecework.errors import UsageError, WaitTimeoutError
 from piecework.explain.situation import if_readable
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.sampling import end_sample, sample_chunks
+from piecework.resilience.batching import usual_s
+from piecework.resilience.lanes import BATCH, BATCH_SHARE
 from piecework.runtime import Runtime
+from piecework.store.batch_reads import BatchReads
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.paid import usage_of
+from piecework.store.table import Table
 from piecework.store.workers import read_reports
 from piecework_orchestrator.cost.bill import BillLine, call_lines, total
 from piecework_orchestrator.cost.forecast import (
@@ -37,6 +43,7 @@ from piecework_orchestrator.cost.forecast import (
 from piecework_orchestrator.cost.job import any_price, aws_usd_of, price_notes
 from piecework_orchestrator.cost.prices import Prices, load_prices
 from piecework_orchestrator.reading.job_documents import Document, explain, require_job
+from piecework_orchestrator.reading.times import format_span
 from piecework_orchestrator.reading.watch import (
     EXPLAIN_AFTER_S,
     POLL_S,
@@ -126,10 +133,11 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
         UsageError: `config.prices.invalid`, `cli.extra.missing`.
     """
     table = load_prices(prices)
-    chunks, fleet, reports = await asyncio.gather(
+    chunks, fleet, reports, lanes = await asyncio.gather(
         sample_chunks(rt, job),
         if_readable(read_fleet, rt.table),
         if_readable(read_reports, rt.table),
+        if_readable(batch_models, rt.table, job),
     )
     done = [chunk for chunk in chunks if chunk.status.ended]
     sample = [
@@ -177,7 +185,7 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
     rest = job.chunks - len(job.sample)
     return {
         **head,
-        **ranges(job, done, sample, workers, fleet, lines),
+        **ranges(job, done, sample, workers, fleet, lines, lanes or {}),
         "aws_usd": None if aws is None else round(aws * rest, 6),
     }
 
@@ -197,6 +205,7 @@ def ranges(
     workers: Workers,
     record: FleetRecord | None,
     lines: Sequence[BillLine],
+    lanes: Mapping[str, CollectorRow],
 ) -> Document:
     """Return the amounts and the time of the rest, and remarks on them."""
     sampled_bytes = sum(PayloadRef.parse(chunk.payload).length for chunk in done)
@@ -216,7 +225,8 @@ def ranges(
     amounts = {
         name: forecast_amount(sample, rest, paid_amount(name)) for name in AMOUNTS
     }
-    usd = forecast_amount(sample, rest, lambda chunk: chunk.usd)
+    # The rest is large enough for batches, although a small sample is not.
+    usd = forecast_amount(sample, rest, partial(lane_usd, lanes))
     direct = forecast_amount(sample, rest, direct_usd)
     seconds, limited_by = forecast_seconds(sample, rest, fleet)
     priced = any_price(lines)
@@ -225,6 +235,7 @@ def ranges(
     )
     if job.status.ended:
         notes.insert(0, "the job has ended: `piecework jobs cost` has what it used")
+    notes += batch_notes(sample, lanes)
     return {
         **{name: found.document() for name, found in amounts.items()},
         "usd": usd.document(6) if priced else None,
@@ -238,6 +249,48 @@ def ranges(
 def paid_amount(name: str) -> Callable[[Sampled], float]:
     """Return the function of what a chunk used of an amount."""
     return lambda chunk: chunk.usage.total("paid")[name]
+
+
+async def batch_models(table: Table, job: Job) -> dict[str, CollectorRow]:
+    """Return the models that the tenant asks in batches, by their names in a bill.
+
+    A job that overrides the lanes has none.
+    """
+    if job.lane:
+        return {}
+    found = BatchReads(table).collectors(job.ref.tenant)
+    return {row.billed: row async for _, row in found}
+
+
+def lane_usd(lanes: Container[str], chunk: Sampled) -> float:
+    """Return what the calls of a chunk cost in batches, at half the price.
+
+    A call of the sample may have gone direct, because too few others were gathered.
+    """
+    paid = chunk.usage.models("paid")
+    nano_usd = sum(each["nano_usd"] for m, each in paid.items() if m in lanes)
+    return chunk.usd - (1 - BATCH_SHARE) * nano_usd / NANO
+
+
+def batch_notes(
+    sample: Sequence[Sampled], lanes: Mapping[str, CollectorRow]
+) -> list[str]:
+    """Return what batches mean for the forecast: their price, and their time."""
+    notes = []
+    used = {name for chunk in sample for name in chunk.usage.models("paid")}
+    for model, row in sorted(lanes.items()):
+        names = {model, f"{model} {BATCH}"} & used
+        if not names:
+            continue
+        if model in names:
+            notes.append(
+                f"calls of the sample to {model} went direct: the rest is forecast "
+                "in batches, at half the price"
+            )
+        took = row.durations
+        usual = f" (95 of 100 took {format_span(usual_s(took))})" if took else ""
+        notes.append(f"the time leaves out the wait for batches of {model}{usual}")
+    return notes
 
 
 def direct_usd(chunk: Sampled) -> float:

@@ -75,6 +75,7 @@ def make_app(client: Client, access: Access, poll_s: float | None = None) -> Sta
         Route("/questions", pages.questions),
         Route("/dead-letters", pages.dead_letters),
         Route("/causes/{fingerprint}", pages.cause),
+        Route("/batches", pages.batches),
         Route("/workers", pages.workers),
         Route("/actions/{action}", pages.action, methods=["GET", "POST"]),
         Route("/tasks/{task:int}", pages.task),

@@ -26,6 +26,7 @@ from piecework.store.completion import all_chunks
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import dead_letter_document
 from piecework_orchestrator.dead_letters.open_causes import read_open_causes
+from piecework_orchestrator.operate.batches import Wanted, list_batches
 from piecework_orchestrator.reading.call_documents import (
     call_document,
     call_documents,
@@ -35,6 +36,7 @@ from piecework_orchestrator.reading.events import job_events
 from piecework_orchestrator.reading.job_documents import (
     MAX_READ_CHUNKS,
     Document,
+    batch_facts,
     job_facts,
     require_job,
 )
@@ -61,6 +63,8 @@ from piecework_orchestrator.ui.selection import MAX_PICKED
 from piecework_orchestrator.ui.tasks import Tasks
 from piecework_orchestrator.ui.timeline import make_timeline, make_waterfall
 
+#: Ended batches of each model on their page.
+MAX_ENDED: Final = 20
 #: Results on their page, and characters of each.
 MAX_RESULTS, MAX_RESULT_LENGTH = 200, 2_000
 #: Chunks that a search for a label lists.
@@ -256,6 +260,13 @@ class Pages:
         subject = Subject(place["job"], chunk_number(place["chunk"]), question=name)
         return await self._preview(ACTIONS["answer"], subject)
 
+    async def batches(self, request: Request) -> Response:
+        """Show what is gathered, and the batches of the tenant or of a job."""
+        job = request.query_params.get("job", "")
+        rt, wanted = self.client.runtime, Wanted(job, ended=True, most=MAX_ENDED)
+        found = await if_readable(list_batches, rt, wanted)
+        return self._page("batches.html", of=job, batches=found)
+
     async def workers(self, _: Request) -> Response:
         """Show the workers by their last report."""
         found = await if_readable(read_workers, self.client.runtime)
@@ -342,6 +353,7 @@ class Pages:
     async def _parts(self, record: Job, facts: Document) -> Document:
         """Return the parts of a job's page that change while it runs."""
         rt, table = self.client.runtime, await self.jobs.table(record)
+        batches = table.explained["batches"]
         return {
             "effects": await self.jobs.effects(record, table),
             "job": job_facts(record, rt.clock()) | facts,
@@ -350,6 +362,8 @@ class Pages:
             "grid": make_grid(table.statuses),
             "chart": chart_of(record, table),
             "age_s": rt.clock() - table.read_at,
+            "batch_calls": None,
+            **batch_facts(table.used, batches),
         }
 
     async def _updates(self, job: str) -> AsyncIterator[str]:

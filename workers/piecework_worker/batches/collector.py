@@ -100,6 +100,7 @@ class Collector:
                     now + model.lane.gather,
                     model=model.name,
                     provider=model.provider,
+                    billed=model.model,
                     nudge={**nudge, "gen": claim.gen, "queue": job.queue},
                 )
                 self._noted[ref.tenant, key] = now

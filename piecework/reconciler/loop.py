@@ -124,6 +124,7 @@ class Reconciler:
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
         collectors = [*marks.collectors.values()]
+        known = 0 if collectors else None  # without a lane, no metric is paid for
         telemetry.emit(
             self.log,
             "reconcile.pass",
@@ -134,9 +135,9 @@ class Reconciler:
             open_dead_letters=self._alarms.open_count,
             backlog=self._context.drawn.left,
             oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
-            batches=sum(each.open_batches for each in collectors),
-            batch_rows=sum(each.open_rows for each in collectors),
-            batch_age_s=oldest_s(collectors, self.rt.clock()),
+            batches=sum(each.open_batches for each in collectors) or known,
+            batch_rows=sum(each.open_rows for each in collectors) or known,
+            batch_age_s=oldest_s(collectors, self.rt.clock()) or known,
         )
         return actions
 

@@ -524,7 +524,7 @@ _WORKER: Final = {
     "reconcile.pass": event(
         "the reconciler has checked every active job",
         "jobs actions duration_ms backlog overdue_s open_dead_letters"
-        " oldest_dead_letter_s batches batch_rows batch_age_s",
+        " oldest_dead_letter_s batches? batch_rows? batch_age_s?",
         "debug",
     ),
     "reconcile.action": event("the reconciler repaired a state", "action count"),

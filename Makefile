@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits million cost-of-a-million retention on-aws page screens telemetry keys cancel-large submit-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits million cost-of-a-million retention on-aws page screens telemetry keys batch-lane cancel-large submit-large simulate crashpoints conformance \
 	bench bench-full commands cores large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -194,6 +194,9 @@ on-aws: setup ## try it in an account: deploy, conformance, demo, 20,000 chunks,
 
 retention: setup ## compare the units that delete a job with those of its run; fails above 0.05 (ARGS="--only twenty")
 	@$(BIN)/python -m verification.million.retention $(ARGS)
+
+batch-lane: setup ## bring 100,000 rows of batches back: memory of the collector, requests a call (ARGS="--rows 1000")
+	@$(BIN)/python -m verification.batch_lane $(ARGS)
 
 waits: setup ## let 10,000 chunks wait for a day: requests, lateness, losses (ARGS="--chunks 200")
 	@$(BIN)/python -m verification.waits $(ARGS)

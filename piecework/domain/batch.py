@@ -40,12 +40,12 @@ from piecework.domain.strict_json import MIB, Bounds
 #: Seconds by which a collector is late before a worker is started for it: several looks
 #: of a worker that runs.
 LATE_S: Final = 60.0
-#: Requests of claims that one batch may have, so that its row stays far below 400 KB.
+#: Requests of claims that one batch may have, for its row and its collector's memory.
 #: And jobs, each with a name in the row.
-MOST_MEMBERS: Final = 20_000
+MOST_MEMBERS: Final = 10_000
 MOST_JOBS: Final = 2_000
 #: A row with so many members, each a list of seven numbers.
-MEMBERS: Final = Bounds(4 * MIB, nodes=10 * MOST_MEMBERS)
+MEMBERS: Final = Bounds(4 * MIB, nodes=20 * MOST_MEMBERS)
 #: Letters of the key of a call that name it in a batch: providers take 64.
 ID_LETTERS: Final = 63
 

@@ -63,6 +63,11 @@ class BatchFacts:
         return self.row is None or not self.row.ended_at
 
     @property
+    def ended_at(self) -> str:
+        """When it ended; empty: it has not."""
+        return "" if self.row is None else self.row.ended_at
+
+    @property
     def name(self) -> str:
         """What names it for a command: the provider's id, or its digest."""
         return "" if self.row is None else self.row.id or self.row.digest
@@ -169,7 +174,7 @@ class BatchFacts:
             "expected_at": self.expected_at,
             "until": self.until,
             "next_at": self.next_at,
-            "ended_at": "" if row is None else row.ended_at,
+            "ended_at": self.ended_at,
             "jobs": jobs[:NAMED_JOBS],
             "more_jobs": max(0, len(jobs) - NAMED_JOBS),
             "why": self.why,
@@ -180,6 +185,8 @@ async def read_batches(
     table: Table, tenant: str, now: float, *, ended: int = 0, models: int = 0
 ) -> list[BatchFacts]:
     """Return what is gathered and the batches of a tenant, those that end first ahead.
+
+    Those that have ended follow, the newest first.
 
     `ended`: so many that have ended, of each model, too. `models`: of so many models
     only, and of none with nothing open; 0: of all.
@@ -213,7 +220,11 @@ async def read_batches(
         if ended:
             last = await reads.ended(place, ended)
             found += [BatchFacts(place, collector, now, row) for row in last]
-    return sorted(found, key=lambda each: (not each.is_open, each.until))
+    over = [each for each in found if not each.is_open]
+    return [
+        *sorted((each for each in found if each.is_open), key=lambda each: each.until),
+        *sorted(over, key=lambda each: each.ended_at, reverse=True),
+    ]
 
 
 def rows_of(members: Iterable[Member]) -> dict[str, dict[int, int]]:

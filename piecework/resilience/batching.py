@@ -202,32 +202,42 @@ class Gathering:
     Attributes:
         batches: Those that are sent, each list as one batch.
         direct: Those that go direct.
+        rest: The last ones; those that follow are not read yet.
         next_at: When the others have been gathered; None: there are none.
     """
 
     batches: Sequence[Sequence[Any]]
     direct: Sequence[Any]
     next_at: float | None
+    rest: Sequence[Any] = ()
 
 
 def gather(
-    found: Sequence[Gathered], lane: Lane, limits: Limits, now: float
+    found: Sequence[Gathered],
+    lane: Lane,
+    limits: Limits,
+    now: float,
+    *,
+    more: bool = False,
 ) -> Gathering:
     """Divide the gathered requests of a tenant to a model into batches.
 
-    They are sent once the first of them has waited for `gather`.
+    They are sent once the first of them has waited for `gather`. `more`: others follow,
+    with which the last batch may be filled.
     """
     ready_at = min((each.at for each in found), default=now) + lane.gather
     if not found or ready_at > now:
         return Gathering([], [], ready_at if found else None)
     batches, direct = list[Sequence[Gathered]](), list[Gathered]()
     least = max(lane.at_least, limits.least_rows)
-    for batch in cut(sorted(found, key=lambda each: each.at), limits):
+    cuts = [*cut(sorted(found, key=lambda each: each.at), limits)]
+    rest = cuts.pop() if more else []
+    for batch in cuts:
         if sum(each.rows for each in batch) >= least:
             batches.append(batch)
         else:
             direct += batch
-    return Gathering(batches, direct, None)
+    return Gathering(batches, direct, None, rest)
 
 
 def cut(found: Sequence[Gathered], limits: Limits) -> Iterator[list[Gathered]]:

@@ -29,10 +29,11 @@ class BatchReads:
             if (found := keys.collected_by(item["sk"])) is not None:
                 yield found, CollectorRow(item)
 
-    async def asked(self, place: Place) -> list[AskedRow]:
-        """Return the requests of a model that no batch has yet."""
-        found = self.table.query(keys.batches_pk(*place), keys.ASKED_PREFIX)
-        return [AskedRow(item) async for item in found]
+    async def each_asked(self, place: Place) -> AsyncIterator[AskedRow]:
+        """Yield the requests of a model that no batch has yet, the first ones first."""
+        pk = keys.batches_pk(*place)
+        async for item in self.table.query(pk, keys.ASKED_PREFIX):
+            yield AskedRow(item)
 
     async def first_asked(self, place: Place, most: int) -> list[AskedRow]:
         """Return the first requests of a model that no batch has yet."""

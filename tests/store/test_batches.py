@@ -49,7 +49,7 @@ async def waiting(store: Store) -> Member:
     )
     batching = Batching(NOW + 5400, [request])
     assert await store.settlements.batch(claim, batching, calls=Calls(0))
-    (asked,) = await batches(store).asked(PLACE)
+    (asked,) = await batches(store).first_asked(PLACE, 9)
     return asked.member
 
 
@@ -83,7 +83,7 @@ async def test_a_lost_claim_asks_for_nothing(store: Store) -> None:
     await store.change(fence=claim.fence + 1)
     batching = Batching(NOW + 9, [Request(KEY, "m", NOW, NOW, NOW, 1, {"a": b""}, 1)])
     assert not await store.settlements.batch(claim, batching, calls=Calls(0))
-    assert await batches(store).asked(PLACE) == []
+    assert await batches(store).first_asked(PLACE, 9) == []
 
 
 async def test_a_request_is_closed_and_its_answers_are_booked_once(

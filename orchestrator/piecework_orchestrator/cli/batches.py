@@ -187,7 +187,7 @@ def columns(now: float) -> list[Column]:
         Column("FAILED", number("failed"), right=True, drops=4),
         Column("SINCE", ago("since", now), drops=2),
         Column("EXPECTED", ago("expected_at", now)),
-        Column("DIRECT FROM", ago("until", now), drops=1),
+        Column("DIRECT FROM", direct_from(now), drops=1),
         Column("JOBS", jobs_text, shrinks=True),
     ]
 
@@ -262,6 +262,11 @@ def jobs_text(row: Mapping[str, Any]) -> str:
 def number(name: str) -> Callable[[Mapping[str, Any]], str]:
     """Return the text of a number of a batch; of what is gathered `-`."""
     return lambda row: f"{row[name]:,}" if row["digest"] else "-"
+
+
+def direct_from(now: float) -> Callable[[Mapping[str, Any]], str]:
+    """Return from when the calls of a batch go direct; `-` of one that has ended."""
+    return lambda row: "-" if row["ended_at"] else format_ago(row["until"], now)
 
 
 def ago(name: str, now: float) -> Callable[[Mapping[str, Any]], str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -20,8 +20,10 @@ from piecework import telemetry
 from piecework.domain import keys
 from piecework.domain.batch import (
     DIRECT,
+    MOST_MEMBERS,
     AskedRow,
     BatchPhase,
+    Member,
     PlannedRow,
     RequestState,
     pack_members,
@@ -38,6 +40,7 @@ from piecework.llm.batches.port import (
     RowUnreadable,
 )
 from piecework.resilience.batching import (
+    Gathering,
     gather,
     is_too_late,
     may_create_again,
@@ -54,6 +57,8 @@ from piecework_worker.batches.passes import (
     Pass,
 )
 
+#: Gathered requests that are looked at together.
+BLOCK: Final = 2_000
 #: Seconds until gathered requests of a paused job are looked at again.
 PAUSED_S: Final = 300.0
 #: The statuses in which a provider has refused a request for good.
@@ -68,8 +73,7 @@ class Collecting(Pass):
         """Do what is due; return when something is due next; None: nothing is open."""
         times = list[float]()
         open_ = await self.batches.open(self.place)
-        asked = await self._not_planned(await self.batches.asked(self.place), open_)
-        times += await self._gather(asked)
+        times += await self._gather(open_)
         left = list[PlannedRow]()
         for row in await self.batches.open(self.place):
             await self.stay()
@@ -85,25 +89,56 @@ class Collecting(Pass):
 
     # The gathered requests.
 
-    async def _not_planned(
-        self, asked: Sequence[AskedRow], open_: Sequence[PlannedRow]
-    ) -> list[AskedRow]:
-        """Return the requests that no batch has; remove the others.
+    async def _gather(self, open_: Sequence[PlannedRow]) -> list[float]:
+        """Send what has been gathered; return when the rest is due.
 
-        The collector that planned the batch may have died before it removed them.
+        It is read block by block, in the order of time: a worker holds the requests of
+        about one batch.
         """
-        planned = {each for row in open_ for each in row.members}
-        left = [row for row in asked if row.member not in planned]
-        gone = [row for row in asked if row.member in planned]
-        await self.batches.drop_asked(self.place, gone)
-        return left
+        times, ready, block = list[float](), list[AskedRow](), list[AskedRow]()
+        planned: set[Member] | None = None
+        async for row in self.batches.each_asked(self.place):
+            if planned is None:
+                planned = {member for each in open_ for member in each.members}
+            block.append(row)
+            if len(block) < BLOCK:
+                continue
+            ready += await self._sort(block, planned, times)
+            block.clear()
+            if len(ready) > MOST_MEMBERS:
+                found = self._divide(ready, more=True)
+                if found.next_at is not None:  # so are the others, which came later
+                    return [*times, found.next_at]
+                await self._send(found)
+                ready = [*found.rest]
+        ready += await self._sort(block, planned or set(), times)
+        found = self._divide(ready)
+        await self._send(found)
+        return times + ([] if found.next_at is None else [found.next_at])
 
-    async def _gather(self, asked: Sequence[AskedRow]) -> list[float]:
-        """Send what has been gathered; return when the rest is due."""
-        now, lane = self.rt.clock(), self.model.lane
+    def _divide(self, ready: Sequence[AskedRow], *, more: bool = False) -> Gathering:
+        lane, limits = self.model.lane, self.provider.limits
+        return gather(ready, lane, limits, self.rt.clock(), more=more)
+
+    async def _send(self, found: Gathering) -> None:
+        await self._return(found.direct)
+        for rows in found.batches:
+            await self._plan(rows)
+
+    async def _sort(
+        self, asked: Sequence[AskedRow], planned: Container[Member], times: list[float]
+    ) -> list[AskedRow]:
+        """Return the requests that may be sent; remove or send back the others.
+
+        `times`: gets when those of paused jobs are looked at again. The collector that
+        planned a batch may have died before it removed its requests.
+        """
+        now = self.rt.clock()
         ready, late, dropped = list[AskedRow](), list[AskedRow](), list[AskedRow]()
-        times = list[float]()
         for row in asked:
+            if row.member in planned:
+                dropped.append(row)
+                continue
             job = await self.job(row.of)
             if job is None or job.status.ended or job.status not in KEPT:
                 dropped.append(row)
@@ -117,11 +152,8 @@ class Collecting(Pass):
                 ready.append(row)
                 await self.waits(row.of.chunk(row.chunk), row.gen)
         await self.batches.drop_asked(self.place, dropped)
-        found = gather(ready, lane, self.provider.limits, now)
-        await self._return([*late, *found.direct])
-        for members in found.batches:
-            await self._plan(members)
-        return times + ([] if found.next_at is None else [found.next_at])
+        await self._return(late)
+        return ready
 
     async def _return(self, rows: Sequence[AskedRow]) -> None:
         """Let requests go direct."""

@@ -165,7 +165,7 @@ class Collector:
         await batches.leave(place, self.worker, fence, next_at, took, nudge, **told)
         if collecting.row.called_at:
             await batches.heard(place, collecting.row)
-        if next_at is None and await batches.asked(place):
+        if next_at is None and await batches.first_asked(place, 1):
             await batches.need(place, self.rt.clock() + lane.gather)
 
     def _tell(

@@ -119,6 +119,16 @@ def test_the_row_of_the_largest_batch_is_written_and_read() -> None:
     assert sorted(read, key=lambda m: m.chunk) == members
 
 
+def test_the_last_batch_is_kept_while_others_are_to_be_read() -> None:
+    found = [Gathered(at=float(n)) for n in range(8)]  # 4 rows each, 12 a batch
+    lane = Lane.batch(within=7200, at_least=12, gather=60)
+    kept = gather(found, lane, Limits(), now=100.0, more=True)
+    assert [len(batch) for batch in kept.batches] == [3, 3]
+    assert (len(kept.rest), kept.direct, kept.next_at) == (2, [], None)
+    last = gather(found, lane, Limits(), now=100.0)
+    assert (len(last.batches), len(last.direct), last.rest) == (2, 2, [])
+
+
 def test_requests_are_gathered_from_the_first_one_on() -> None:
     found = [Gathered(0.0), Gathered(299.0), Gathered(1.0)]
     early = gather(found, LANE, Limits(), 299.0)

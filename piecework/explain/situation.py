@@ -250,22 +250,21 @@ async def read_situation(
         quota_wait_s=rt.settings.quota_wait_s,
         in_flight=await read_waited_for(rt, job, open_, letters.more_requests),
         children=await read_children(rt, open_.chunks),
-        batches=await read_batches_of(rt, job, open_.chunks),
+        batches=await read_batches_of(rt, job, open_),
         run_line=rt.endpoint.run_line,
     )
 
 
-async def read_batches_of(
-    rt: Reading, job: Job, chunks: Sequence[Chunk]
-) -> list[BatchFacts]:
+async def read_batches_of(rt: Reading, job: Job, open_: OpenChunks) -> list[BatchFacts]:
     """Return the open batches that answer chunks of a job; without such a chunk none.
 
     Those of a role that cannot read them are left out.
     """
-    if not any(chunk.blocked_on == BATCH for chunk in chunks):
+    if not any(chunk.blocked_on == BATCH for chunk in open_.chunks):
         return []
     known = rt.table, job.ref.tenant, rt.clock()
-    found = await if_readable(read_batches, *known, models=MOST_MODELS)
+    models = MOST_MODELS if open_.exact else 1  # a large job has few requests left
+    found = await if_readable(read_batches, *known, models=models)
     return [each for each in found or () if each.chunks_of(job.ref.job)]
 
 

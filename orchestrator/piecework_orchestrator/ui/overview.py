@@ -57,8 +57,9 @@ MAX_JOBS, MAX_EXPLAINED = 50, 5
 MAX_READ: Final = 500
 #: Requests of a view. It explains no job that would take more; the next view does.
 MAX_REQUESTS: Final = 30
-#: Requests to explain a job of one group of chunks, with its dead letters and its join.
-EXPLAIN_REQUESTS: Final = 4
+#: Requests to explain a job of one group of chunks, with its dead letters and its join,
+#: and with the batches of a model.
+EXPLAIN_REQUESTS: Final = 7
 MINUTE_S: Final = 60
 #: Seconds for which an ended job is shown as it was read: it may be retried elsewhere.
 #: And an open one: a search reads the same jobs again at once.

@@ -68,8 +68,11 @@ class Rows:
             if place[0] == pk and place[1].startswith(prefix):
                 yield self.rows[place]
 
-    async def first(self, pk: str, count: int, **_: str) -> list[dict[str, Any]]:
-        return [row async for row in self.query(pk)][:count]
+    async def first(
+        self, pk: str, count: int, prefix: str = "", **_: str
+    ) -> list[dict[str, Any]]:
+        found = [row async for row in self.query(pk)]
+        return [row for row in found if row["sk"].startswith(prefix)][:count]
 
     async def scan(self) -> AsyncIterator[dict[str, Any]]:
         for row in self.rows.values():

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.batch import Member, pack_members
 from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
@@ -80,6 +82,29 @@ class World:
                 job="large",
                 priority="normal",
             )
+
+    def let_wait(self, models: int) -> None:
+        """Let the first running chunk wait for batches of the first of some models."""
+        waits = {"blocked_on": "batch", "retry_at": iso(2e9), "ended_at": ""}
+        self.here.chunk("large", 2, "WAITING", **waits)
+        for number in range(models):
+            place = "default", f"m{number}"
+            facts = {"model": f"m{number}", "provider": "p", "next_at": iso(2e9)}
+            self.here.table.add(keys.ACTIVE_PK, keys.collector_sk(*place), **facts)
+            row = {
+                "tenant": "default",
+                "digest": "d",
+                "batch": "b",
+                "rows": 5,
+                "model": "m",
+                "provider": "p",
+                "phase": "CREATED",
+                "planned_at": iso(1.9e9),
+                "until": iso(2e9),
+                "next_at": iso(2e9),
+                "members": pack_members([Member("large", 2, 1, 1, 1, 5)]),
+            }
+            self.here.table.add(keys.batches_pk(*place), keys.batch_sk("d"), **row)
 
     def _tally(self, group: int) -> bool:
         first, size = group * SIZE, keys.partition_size(group, self.chunks)
@@ -216,11 +241,14 @@ async def test_each_part_of_a_job_has_a_chunk_in_the_sample() -> None:
 
 
 @pytest.mark.parametrize("chunks", [200, 1_200])
+@pytest.mark.parametrize("batched", [False, True], ids=["calls", "batches"])
 async def test_the_document_of_a_job_costs_as_many_requests_at_any_size(
-    chunks: int, monkeypatch: pytest.MonkeyPatch
+    chunks: int, monkeypatch: pytest.MonkeyPatch, *, batched: bool
 ) -> None:
     drawn = chunks // 2
     world = World(chunks, drawn, {2: "RUNNING", drawn - 1: "RUNNING"}, {9})
+    if batched:
+        world.let_wait(3)
     rt, job = world.rt, await world.job()
     requests = Counter[str]()
     for table in (rt.table, rt.dead_letters):
@@ -239,10 +267,12 @@ async def test_the_document_of_a_job_costs_as_many_requests_at_any_size(
 
     document = await job_document(rt, job)
 
-    assert (True, 2, 1) == (
+    assert (True, 2 - batched, 1) == (
         document["counts_exact"],
         document["counts"]["RUNNING"],
         document["dead_letters"],
     )
     assert abs(document["calls"]["paid"] - (drawn - 2) * 3 - 4) <= 9
     assert requests["all"] <= 30
+    if batched:
+        assert document["batch_calls"]["in_batches"] == 5

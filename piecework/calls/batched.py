@@ -82,10 +82,13 @@ class BatchedCalls:
     def step(self, call: Call, refused: int) -> Step:
         """Return what a call does now; `refused`: as `next_step` has it."""
         name = custom_id(call.key)
+        last = self._asked.get(name)
+        if last is not None and last.is_open:  # a collector is needed to close it
+            self._key_of(call.dependency)
         return next_step(
             call.dependency.lane,
             self.answers.get(name),
-            self._asked.get(name),
+            last,
             refused=refused,
             gen=self.gen,
             now=self.clock(),

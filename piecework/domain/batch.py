@@ -308,6 +308,7 @@ class PlannedRow(Row):
     is_cancelled = Flag("Whether its provider was asked to cancel it.", "cancelled")
     ended_at = OptionalText("When it ended; empty: it has not.")
     unreadable = Count("The lines of its output without an outcome.")
+    doubts = Count("How often the provider may have it beside the known one.")
 
     @property
     def members(self) -> list[Member]:
@@ -352,6 +353,8 @@ class CollectorRow(Row):
     took = Decoded(
         raw, "The seconds that its last batches took, the newest last.", kind="list"
     )
+    notes = Count("How often a need of a collector was noted.")
+    noted_at = OptionalText("When the last one was; empty: none was.")
     nudge = Decoded(
         mapping,
         "A chunk that waits for it, with its queue, to start a worker.",

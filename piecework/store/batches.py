@@ -32,11 +32,12 @@ from piecework.domain.batch import (
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
-from piecework.domain.moments import iso
+from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import BATCH
 from piecework.domain.packed import packed
 from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
+from piecework.errors import StoreError
 from piecework.resilience.batching import REMEMBERED
 from piecework.store.batch_reads import BatchReads, Place
 from piecework.store.completion import read_chunk
@@ -50,8 +51,12 @@ FREE: Final = "(attribute_not_exists(lease_until) OR lease_until < :now)"
 MINE: Final = "fence = :fence AND #owner = :owner"
 #: An operator has called the collector, and not again since.
 CALLED: Final = "called_at = :seen"
-#: No collector is needed so far.
-IDLE: Final = "attribute_not_exists(next_at)"
+#: No collector is needed so far, or only later.
+IDLE: Final = "(attribute_not_exists(next_at) OR next_at > :at)"
+#: A collector is needed; a pass that has begun may not have seen why.
+NEEDED: Final = "attribute_exists(next_at)"
+#: No process has noted a need since the row was read.
+UNNOTED: Final = "(attribute_not_exists(notes) OR notes = :notes)"
 PLANNED: Final = "phase = :planned"
 CREATED: Final = "phase = :created"
 IS_OPEN: Final = "#state = :open"
@@ -71,6 +76,8 @@ LISTED_S: Final = 30 * 86_400.0
 AT_ONCE: Final = 100
 #: Writes of a close while other closes of the chunk come between.
 TRIES: Final = 10
+#: Seconds before a pass in which it may begin already, by another clock.
+SOON_S: Final = 5.0
 
 
 def request_writes(
@@ -125,13 +132,27 @@ class Batches(BatchReads):
 
     # The collector of a model.
 
-    async def need(self, place: Place, when: float, **facts: Any) -> bool:
-        """Note that a collector of a model is needed; False: that is noted already."""
+    async def need(self, place: Place, when: float, **facts: Any) -> float:
+        """Note that a collector of a model is needed; return when the next pass is.
+
+        No pass that begins before sees less than is there now. One that may have begun
+        already finds at its end that a need was noted.
+        """
         assigned = "".join(f", #{name} = :{name}" for name in facts)
-        write = self._on_collector(
-            place, IDLE, f"SET next_at = :at{assigned}", {"at": iso(when), **facts}
-        )
-        return isinstance(await self.table.update(write, returning="NONE"), Written)
+        noted = {"one": 1, "noted": iso(self.clock())}
+        values = {"at": iso(when), **noted, **facts}
+        also = "noted_at = :noted ADD notes :one"
+        update = f"SET next_at = :at{assigned}, {also}"
+        first = self._on_collector(place, IDLE, update, values)
+        again = self._on_collector(place, NEEDED, f"SET {also}", noted)
+        while not isinstance(reply := await self.table.update(first), Written):
+            found = (reply.item or {}).get("next_at", "")
+            if found > iso(self.clock() + SOON_S):
+                return moment(found)
+            reply = await self.table.update(again, returning="NONE")
+            if isinstance(reply, Written):
+                return moment(found) if found else when
+        return when
 
     async def call(self, place: Place, **facts: Any) -> bool:
         """Let a collector of a model look now; False: the model has none.
@@ -194,15 +215,22 @@ class Batches(BatchReads):
         next_at: float | None,
         took: Sequence[int],
         nudge: Mapping[str, Any] | None = None,
+        *,
+        notes: int | None = None,
         **told: Any,
     ) -> bool:
         """End as the collector of a model; without `next_at` nothing is open.
 
-        `nudge`: a chunk whose message starts a worker for the next pass. `told`: the
+        `nudge`: a chunk whose message starts a worker for the next pass. `notes`: how
+        many needs the pass has seen; False: there was another one since. `told`: the
         batches that the pass has left open, or its error.
         """
         last = list(took)[-REMEMBERED:]
         values: dict[str, Any] = {"fence": fence, "owner": owner, "took": last, **told}
+        condition = MINE
+        if notes is not None:
+            condition += f" AND {UNNOTED}"
+            values["notes"] = notes
         assigned, removed = "took = :took", "lease_until, #owner"
         assigned += "".join(f", #{name} = :{name}" for name in told)
         if next_at is None:
@@ -214,7 +242,7 @@ class Batches(BatchReads):
             assigned += ", nudge = :nudge"
             values["nudge"] = dict(nudge)
         update = f"SET {assigned} REMOVE {removed}"
-        write = self._on_collector(place, MINE, update, values)
+        write = self._on_collector(place, condition, update, values)
         return isinstance(await self.table.update(write, returning="NONE"), Written)
 
     def _on_collector(
@@ -230,6 +258,27 @@ class Batches(BatchReads):
         )
 
     # The gathered requests of a model, and its batches.
+
+    async def still_open(
+        self, rows: Sequence[AskedRow]
+    ) -> tuple[list[AskedRow], list[AskedRow]]:
+        """Return the gathered requests that are open, and those that are closed.
+
+        A collector that closed one may have died before it removed it here.
+        """
+        places = [
+            (
+                row.of.chunk(row.chunk).pk,
+                keys.request_sk(row.chunk, row.fence, row.part),
+            )
+            for row in rows
+        ]
+        found = await self.table.get_many(places)
+        is_open = [
+            found.get(place, {}).get("state") == RequestState.OPEN for place in places
+        ]
+        both = [*zip(rows, is_open, strict=True)]
+        return [row for row, yes in both if yes], [row for row, yes in both if not yes]
 
     async def drop_asked(self, place: Place, rows: Sequence[AskedRow]) -> None:
         """Remove gathered requests: a batch has them, or they were sent back."""
@@ -258,11 +307,23 @@ class Batches(BatchReads):
         )
         return isinstance(await self.table.transact([check, put]), Written)
 
-    async def try_again(self, place: Place, row: PlannedRow) -> bool:
-        """Note that a creation is repeated; False: another collector repeats it."""
+    async def try_again(self, place: Place, row: PlannedRow, *, doubtful: bool) -> bool:
+        """Note that a creation is repeated; False: another collector repeats it.
+
+        `doubtful`: the provider may have the batch all the same, and bill it.
+        """
         condition = f"{PLANNED} AND tried_at = :seen"
-        values = {"seen": row.tried_at, "now": iso(self.clock())}
-        return await self._change(place, row, condition, "SET tried_at = :now", values)
+        values: dict[str, Any] = {"seen": row.tried_at, "now": iso(self.clock())}
+        update = "SET tried_at = :now"
+        if doubtful:
+            update += " ADD doubts :one"
+            values |= {"one": 1}
+        return await self._change(place, row, condition, update, values)
+
+    async def doubt(self, place: Place, row: PlannedRow) -> bool:
+        """Note that the provider has the batch twice, and may bill both."""
+        exists, values = "attribute_exists(pk)", {"one": 1}
+        return await self._change(place, row, exists, "ADD doubts :one", values)
 
     async def created(
         self, place: Place, row: PlannedRow, batch: str, next_at: float
@@ -374,6 +435,10 @@ class Batches(BatchReads):
         """Move OPEN -> OVER | DIRECT: count what its answers cost, wake its chunk.
 
         None: it is closed already, or its chunk is gone.
+
+        Raises:
+            StoreError: `aws.service.unavailable`: other closes of the chunk came
+                between each time.
         """
         for _ in range(TRIES):
             wakes = (
@@ -391,7 +456,8 @@ class Batches(BatchReads):
             if again is None:
                 return None
             chunk = again
-        return None
+        message = f"A request of {chunk.ref.job}/{chunk.ref.chunk} could not be closed."
+        raise StoreError(message, code="aws.service.unavailable")
 
     def _closing(
         self,

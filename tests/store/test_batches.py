@@ -152,8 +152,9 @@ async def test_an_answer_to_a_request_is_written_once(store: Store) -> None:
 
 async def test_a_model_has_one_collector_until_its_lease_ends(store: Store) -> None:
     found = batches(store)
-    assert await found.need(PLACE, NOW + 60, model="mini")
-    assert not await found.need(PLACE, NOW + 99)
+    assert await found.need(PLACE, NOW + 60, model="mini") == NOW + 60
+    assert await found.need(PLACE, NOW + 99) == NOW + 60
+    assert await found.need(PLACE, NOW + 30) == NOW + 30
     fence = await found.take(PLACE, "w1", 120.0)
     assert fence == 1
     assert await found.take(PLACE, "w2", 120.0) is None
@@ -171,6 +172,31 @@ async def test_a_model_has_one_collector_until_its_lease_ends(store: Store) -> N
     row = await collector(found)
     assert (row.next_at, row.owner, row.durations) == ("", "", [9.0])
     assert (row.nudge, row.open_batches, row.open_rows) == ({"job": "j"}, 1, 2)
+
+
+async def test_a_collector_that_ends_sees_each_need_since_it_began(
+    store: Store,
+) -> None:
+    found = batches(store)
+    await found.need(PLACE, NOW + 60)
+    before = await collector(found)
+    fence = await found.take(PLACE, "w1", 120.0) or 0
+    store.now += 58  # soon enough that the pass may have begun
+    assert await found.need(PLACE, NOW + 200) == NOW + 60
+    mine = PLACE, "w1", fence
+    assert not await found.leave(*mine, None, [], notes=before.notes)
+    assert (await collector(found)).next_at == iso(NOW + 60)
+    seen = await collector(found)
+    assert await found.leave(*mine, None, [], notes=seen.notes)
+    assert (await collector(found)).next_at == ""
+
+
+async def test_a_gathered_request_that_was_closed_is_told(store: Store) -> None:
+    member = await waiting(store)
+    (row,) = await batches(store).first_asked(PLACE, 9)
+    assert await batches(store).still_open([row]) == ([row], [])
+    await close(store, member)
+    assert await batches(store).still_open([row]) == ([], [row])
 
 
 async def collector(found: Batches) -> CollectorRow:
@@ -201,15 +227,20 @@ async def test_a_batch_moves_once_through_its_states(store: Store) -> None:
     row = PlannedRow(facts)
     assert not await found.note(PLACE, row, NOW, polls=1)  # its id is not known
     store.now += 60
-    tried = await asyncio.gather(*(found.try_again(PLACE, row) for _ in range(4)))
+    tried = await asyncio.gather(
+        *(found.try_again(PLACE, row, doubtful=True) for _ in range(4))
+    )
     assert sum(tried) == 1
     assert await found.created(PLACE, row, "b1", NOW + 60)
     assert not await found.created(PLACE, row, "b2", NOW + 60)
-    assert not await found.try_again(PLACE, (await found.open(PLACE))[0])
+    (known,) = await found.open(PLACE)
+    assert not await found.try_again(PLACE, known, doubtful=True)
+    assert await found.doubt(PLACE, known)
     assert await found.note(PLACE, row, NOW + 120, polls=1)
     assert await found.want(PLACE, row, "cancel", "me", "late")
     (open_,) = await found.open(PLACE)
     assert (open_.id, open_.polls, open_.wanted) == ("b1", 1, "cancel")
+    assert open_.doubts == 2
     ended = await asyncio.gather(*(found.end(PLACE, open_, "ENDED") for _ in range(3)))
     assert sum(ended) == 1
     assert await found.open(PLACE) == []

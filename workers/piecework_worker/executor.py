@@ -28,7 +28,6 @@ from piecework.domain.claim import (
 )
 from piecework.domain.job import Job
 from piecework.domain.outcome import (
-    Batching,
     Cancelled,
     CompensationResult,
     DeadLettered,
@@ -148,12 +147,12 @@ async def execute(
                 await run_claim(
                     chunk_run, job, rt, services.payloads, services.exhaustion
                 )
+                asked = chunk_run.ctx.caller.batched
                 with services.slots.freed():
+                    await services.collector.note(claim, asked, job)
                     delay = await settle(chunk_run, job, rt, services.settlements)
                     await follow_children_of(chunk_run, job, rt)
-                if isinstance(chunk_run.outcome, Batching):
-                    batched = chunk_run.ctx.caller.batched
-                    await services.collector.note(claim, batched, job)
+                await services.collector.note(claim, asked, job)
                 if isinstance(chunk_run.outcome, Deferred):
                     await intake.notes.blocked(job, chunk_run.outcome)
                 if chunk_run.difference:

@@ -31,6 +31,7 @@ from piecework.domain.batch import (
 )
 from piecework.domain.moments import iso, moment
 from piecework.domain.refs import JobRef
+from piecework.errors import PermanentError, StoreError
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
 from piecework.llm.batches.port import (
@@ -47,7 +48,7 @@ from piecework.resilience.batching import (
     must_leave,
     poll_after_s,
 )
-from piecework_worker.batches.outcomes import bring_back
+from piecework_worker.batches.outcomes import GONE, bring_back, in_doubt
 from piecework_worker.batches.passes import (
     AT_ONCE,
     KEPT,
@@ -70,14 +71,24 @@ class Collecting(Pass):
     """A pass: what is due of a model is done once."""
 
     async def pass_once(self) -> float | None:
-        """Do what is due; return when something is due next; None: nothing is open."""
-        times = list[float]()
+        """Do what is due; return when something is due next; None: nothing is open.
+
+        Raises:
+            Exception: The error of a batch; the others were done.
+        """
+        times, failed = list[float](), list[Exception]()
         open_ = await self.batches.open(self.place)
         times += await self._gather(open_)
         left = list[PlannedRow]()
         for row in await self.batches.open(self.place):
             await self.stay()
-            next_at = await self._advance(row)
+            try:
+                next_at = await self._advance(row)
+            except (CollectorLostError, StoreError):
+                raise
+            except Exception as error:  # noqa: BLE001 -- raised at the end
+                failed.append(error)
+                next_at = self.rt.clock()
             if next_at is not None:
                 left.append(row)
                 times.append(next_at)
@@ -85,6 +96,8 @@ class Collecting(Pass):
                     await self.waits(row.ref(member), member.gen)
         await self.send()
         self.told = told_of(left)
+        if failed:
+            raise failed[0]
         return min(times, default=None)
 
     # The gathered requests.
@@ -123,7 +136,10 @@ class Collecting(Pass):
     async def _send(self, found: Gathering) -> None:
         await self._return(found.direct)
         for rows in found.batches:
-            await self._plan(rows)
+            asked, closed = await self.batches.still_open(rows)
+            await self.batches.drop_asked(self.place, closed)
+            if asked:
+                await self._plan(asked)
 
     async def _sort(
         self, asked: Sequence[AskedRow], planned: Container[Member], times: list[float]
@@ -134,39 +150,40 @@ class Collecting(Pass):
         planned a batch may have died before it removed its requests.
         """
         now = self.rt.clock()
-        ready, late, dropped = list[AskedRow](), list[AskedRow](), list[AskedRow]()
+        ready, late = list[AskedRow](), list[AskedRow]()
+        dropped, ended = list[AskedRow](), list[AskedRow]()
         for row in asked:
             if row.member in planned:
                 dropped.append(row)
                 continue
             job = await self.job(row.of)
             if job is None or job.status.ended or job.status not in KEPT:
-                dropped.append(row)
+                ended.append(row)
             elif row.asked_at <= self.row.direct_at:  # an operator sends it back
                 late.append(row)
             elif job.status not in SENT_IN:
                 times.append(now + PAUSED_S)
-            elif is_too_late(job.deadline, self.took, now):
+            elif now >= row.until or is_too_late(job.deadline, self.took, now):
                 late.append(row)
             else:
                 ready.append(row)
                 await self.waits(row.of.chunk(row.chunk), row.gen)
         await self.batches.drop_asked(self.place, dropped)
+        await self._return(ended, RequestState.OVER)  # a retry of the job asks anew
         await self._return(late)
         return ready
 
-    async def _return(self, rows: Sequence[AskedRow]) -> None:
-        """Let requests go direct."""
+    async def _return(
+        self, rows: Sequence[AskedRow], state: RequestState = RequestState.DIRECT
+    ) -> None:
+        """Let requests go direct, or end those that have no use any more."""
         for first in range(0, len(rows), AT_ONCE):
             some = rows[first : first + AT_ONCE]
             await self.close(
-                [
-                    Closing(row.of.chunk(row.chunk), row.member, RequestState.DIRECT)
-                    for row in some
-                ]
+                [Closing(row.of.chunk(row.chunk), row.member, state) for row in some]
             )
             await self.batches.drop_asked(self.place, some)
-        if rows:
+        if rows and state is RequestState.DIRECT:
             telemetry.emit(
                 self.log,
                 "batch.returned",
@@ -234,7 +251,9 @@ class Collecting(Pass):
 
     async def _note_created(self, row: PlannedRow, batch: str) -> None:
         next_at = self.rt.clock() + poll_after_s(0)
-        if await self.batches.created(self.place, row, batch, next_at):
+        if not await self.batches.created(self.place, row, batch, next_at):
+            await self._on_created_twice(row, batch)
+        else:
             telemetry.emit(
                 self.log,
                 "batch.created",
@@ -244,6 +263,16 @@ class Collecting(Pass):
                 batch=batch,
                 rows=row.rows,
             )
+
+    async def _on_created_twice(self, row: PlannedRow, batch: str) -> None:
+        """Cancel a batch that another collector has created, too; both may be billed.
+
+        This one was frozen just before it sent its request.
+        """
+        known = [each for each in await self.batches.open(self.place) if each.id]
+        if any(each.digest == row.digest and each.id != batch for each in known):
+            await self.batches.doubt(self.place, row)
+            await self.provider.cancel(batch)
 
     async def _on_not_created(self, row: PlannedRow, error: Exception) -> None:
         """Keep a batch whose creation is in doubt; give up one that was refused.
@@ -270,7 +299,12 @@ class Collecting(Pass):
         """End a batch that its provider does not have: its calls go on without it."""
         direct = row.wanted == DIRECT
         state = RequestState.DIRECT if direct else RequestState.OVER
-        await self.close([Closing(row.ref(m), m, state) for m in row.members])
+        await self.close(
+            [
+                Closing(row.ref(m), m, state, in_doubt(self.model, m.rows * row.doubts))
+                for m in row.members
+            ]
+        )
         await self.batches.end(self.place, row, reason)
 
     async def _resolve(self, row: PlannedRow) -> float | None:
@@ -286,9 +320,12 @@ class Collecting(Pass):
             await self.give_up(row, BatchState.CANCELLED)
             return None
         elif (
-            may_create and not unsure and await self.batches.try_again(self.place, row)
+            may_create
+            and not unsure
+            and await self.batches.try_again(self.place, row, doubtful=not exact)
         ):
-            await self._create(row)
+            doubts = row.doubts + (not exact)
+            await self._create(PlannedRow({**row.item, "doubts": doubts}))
         return self.rt.clock() + poll_after_s(0)
 
     async def _mine(
@@ -309,13 +346,20 @@ class Collecting(Pass):
             if each.state is BatchState.IN_PROGRESS:
                 unsure = True
                 continue
-            async for outcome in self.provider.outcomes(each.id):
-                if isinstance(outcome, RowUnreadable):
-                    continue  # it tells nothing of whose the batch is
-                if outcome.custom_id in names:
-                    return each.id, False
-                break
+            if await self._first_name(each.id) in names:
+                return each.id, False
         return "", unsure
+
+    async def _first_name(self, batch: str) -> str:
+        """Return the first id in the output of a batch; empty: it tells none."""
+        try:
+            async for outcome in self.provider.outcomes(batch):
+                if not isinstance(outcome, RowUnreadable):
+                    return outcome.custom_id
+        except PermanentError as error:
+            if error.code != GONE:
+                raise
+        return ""
 
     async def _names(self, row: PlannedRow) -> AsyncIterator[str]:
         async for member, content in self.contents(row):

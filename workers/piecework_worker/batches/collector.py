@@ -35,7 +35,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.saga.named import dependencies_of
 from piecework.store.batch_reads import Place
-from piecework.store.batches import Batches
+from piecework.store.batches import SOON_S, Batches
 from piecework_worker.batches.collecting import Collecting
 from piecework_worker.batches.passes import LEASE_S
 
@@ -43,9 +43,9 @@ from piecework_worker.batches.passes import LEASE_S
 LOOK_S: Final = 20.0
 #: Seconds until the next pass after one that failed, or that the provider refused.
 FAILED_S: Final = 60.0
+#: Seconds from the note of a need within which its requests are written.
+WRITTEN_S: Final = 120.0
 REFUSED_S: Final = 900.0
-#: Seconds between two notes that a collector of a model is needed.
-NOTE_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -62,7 +62,8 @@ class Collector:
     budgets: FleetBudgets
     log: structlog.stdlib.BoundLogger
     models: dict[str, Dependency] = field(default_factory=dict)
-    _noted: dict[Place, float] = field(default_factory=dict)
+    #: When the next pass over each model is, as it was noted last.
+    _next_at: dict[Place, float] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def learn(self, pipelines: Iterable[Pipeline]) -> None:
@@ -82,28 +83,30 @@ class Collector:
         return Batches(self.rt.table, self.rt.objects, self.rt.clock)
 
     async def note(self, claim: Claim, batched: BatchedCalls | None, job: Job) -> None:
-        """Note that a collector is needed for what a chunk has asked.
+        """Note that a collector is needed for what a chunk asks.
 
-        If the worker dies before, its next chunk notes it, or the chunk goes direct.
+        That is done before its requests are written, so that a worker that dies leaves
+        none without a collector, and after it: a pass may have looked between. While
+        the next pass has not begun, it needs no request.
         """
         asked: Mapping[str, Dependency] = {} if batched is None else batched.models
         self._add(asked.values())
         self.start()
         now, ref = self.rt.clock(), claim.ref
         for key, model in asked.items():
-            if now - self._noted.get((ref.tenant, key), 0.0) < NOTE_S:
+            place, when = (ref.tenant, key), now + model.lane.gather
+            if now + SOON_S < self._next_at.get(place, 0.0) <= when:
                 continue
             nudge = {"tenant": ref.tenant, "job": ref.job, "chunk": ref.chunk}
             with suppress(StoreError):
-                await self.batches.need(
-                    (ref.tenant, key),
-                    now + model.lane.gather,
+                self._next_at[place] = await self.batches.need(
+                    place,
+                    when,
                     model=model.name,
                     provider=model.provider,
                     billed=model.model,
                     nudge={**nudge, "gen": claim.gen, "queue": job.queue},
                 )
-                self._noted[ref.tenant, key] = now
 
     def start(self) -> None:
         """Start to look if a model of the lane is known: without one nothing runs."""
@@ -150,23 +153,33 @@ class Collector:
             collecting.told["error"] = code
             next_at = self.rt.clock() + delay_s
         with suppress(StoreError):
-            await self._leave(place, collecting, next_at)
+            await self._leave(place, row, collecting, next_at)
 
     async def _leave(
-        self, place: Place, collecting: Collecting, next_at: float | None
+        self,
+        place: Place,
+        row: CollectorRow,
+        collecting: Collecting,
+        next_at: float | None,
     ) -> None:
         """Say when the next pass is due; None: nothing is open.
 
-        What came while the pass ended has found that a collector is needed already.
+        What asked while the pass ran is gathered first.
         """
         batches, lane = self.batches, self.models[place[1]].lane
         took = [round(seconds) for seconds in collecting.took]
-        fence, nudge, told = collecting.fence, collecting.nudge, collecting.told
-        await batches.leave(place, self.worker, fence, next_at, took, nudge, **told)
-        if collecting.row.called_at:
-            await batches.heard(place, collecting.row)
-        if next_at is None and await batches.first_asked(place, 1):
-            await batches.need(place, self.rt.clock() + lane.gather)
+        mine = place, self.worker, collecting.fence
+        now = self.rt.clock()
+        gathered_at = now + lane.gather
+        if next_at is None and row.noted_at > iso(now - WRITTEN_S):
+            next_at = now + max(lane.gather, WRITTEN_S / 2)
+        known, told = (took, collecting.nudge), collecting.told
+        later = next_at is None or next_at > gathered_at
+        notes = row.notes if later else None
+        if not await batches.leave(*mine, next_at, *known, notes=notes, **told):
+            await batches.leave(*mine, gathered_at, *known, **told)
+        if row.called_at:
+            await batches.heard(place, row)
 
     def _tell(
         self, place: Place, error: Exception, delay_s: float

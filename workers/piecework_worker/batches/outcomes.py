@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from piecework import telemetry
 from piecework.calls.usage import add_usage, validated
-from piecework.dependency import Usage
+from piecework.dependency import Dependency, Usage
 from piecework.domain import keys
 from piecework.domain.batch import (
     DIRECT,
@@ -68,6 +68,15 @@ class Open:
         return self.usage, self.failed
 
 
+def in_doubt(model: Dependency, rows: int) -> CallUsage:
+    """Return the usage of rows whose answers are not known, but possibly billed."""
+    found = CallUsage()
+    if rows:
+        line = f"{model.model or model.name} {BATCH}"
+        found.add("possibly_paid", line, [rows])
+    return found
+
+
 async def bring_back(collecting: Pass, row: PlannedRow, status: BatchStatus) -> None:
     """Store the outcomes of a batch that is over, wake its chunks, and end it."""
     await BringBack(collecting, row, status).run()
@@ -102,6 +111,9 @@ class BringBack:
         if gone is not None:
             for each in left:
                 each.failed |= dict.fromkeys(each.left, failed_row(gone))
+                self._doubt(each, len(each.left))
+        for each in left:
+            self._doubt(each, len(each.left) * self.row.doubts)
         await self._close(left)
         await self._keep_unreadable()
         collecting, row = self.collecting, self.row
@@ -161,10 +173,13 @@ class BringBack:
                 self._quarantine(outcome.line.decode(errors="replace"), outcome.why)
                 continue
             name = outcome.custom_id
-            request = self._open.pop(name, None)
+            request = self._open.get(name)
             if request is None:
                 self._quarantine(name, "its custom_id is unknown, or came before")
                 continue
+            if isinstance(outcome, RowExpired):
+                continue  # as absent: a further line may have its answer
+            del self._open[name]
             match outcome:
                 case RowAnswered(answer=answer):
                     self.counts["answered"] += 1
@@ -172,11 +187,8 @@ class BringBack:
                 case RowFailed(error=error):
                     self.counts["failed"] += 1
                     self._fail(request, name, error)
-                case RowExpired():
-                    pass  # as absent
-            if not isinstance(outcome, RowExpired):
-                request.left.discard(name)
-                done += [] if request.left else [request]
+            request.left.discard(name)
+            done += [] if request.left else [request]
         await asyncio.gather(*writes)
         await self._close(done)
 
@@ -194,6 +206,8 @@ class BringBack:
         answer = error.facts.get("answer")
         if isinstance(answer, ModelAnswer):
             self._count(request, replace(answer, service_tier=BATCH))
+        else:
+            self._doubt(request, self.row.doubts)
         request.failed[name] = failed_row(error)
 
     def _count(self, request: Open, answer: ModelAnswer) -> None:
@@ -205,6 +219,12 @@ class BringBack:
             except (TypeError, ValueError):
                 usage = Usage(answer.tokens_in, answer.tokens_out)
         add_usage(request.usage, model.name, usage)
+        for _ in range(self.row.doubts):  # the other batch has answered it, too
+            add_usage(request.usage, model.name, usage, ["possibly_paid"])
+
+    def _doubt(self, request: Open, rows: int) -> None:
+        """Count rows whose answers are not known, but possibly billed."""
+        request.usage.merge(in_doubt(self.collecting.model, rows))
 
     async def _close(self, requests: list[Open]) -> None:
         """Close requests, and wake their chunks."""

@@ -123,7 +123,7 @@ class InputFault:
 
 #: What a call in a tier costs, in billionths of a dollar; in any other: the full price.
 FULL_NANO_USD = 1_000
-TIER_NANO_USD: Mapping[str, int] = {"flex": 500}
+TIER_NANO_USD: Mapping[str, int] = {"flex": 500, "batch": 500}
 
 #: The tier that serves the call which is executed now, as its answer may name it.
 SERVED: ContextVar[str] = ContextVar("SERVED", default="")
@@ -164,6 +164,7 @@ class Provider:
             lane, by the tier that served them.
         sharing: The chunks with a call that may be equal to one of another chunk.
         numbered: The names of the numbers that chunks requested, by their calls.
+        batches: The batches of the providers, a `BatchService`.
     """
 
     world: World
@@ -195,6 +196,7 @@ class Provider:
     sharing: set[ChunkKey] = field(default_factory=set)
     paid_twice: int = 0
     numbered: dict[str, str] = field(default_factory=dict)
+    batches: Any = field(init=False)
 
     async def call(
         self,
@@ -204,6 +206,9 @@ class Provider:
         key: str,
     ) -> Any:
         """Carry a call to the provider and its reply back, or lose one of them."""
+        if (taken := TAKEN.get()) is not None and taken.said is not None:
+            # A batch has answered: nothing is sent.
+            return await function(*args, **kwargs, **key_argument(function, key))
         faults, rng, outgoing = self.world.faults, self.world.rng, CURRENT_CALL.get()
         self.check_start(outgoing, args)
         if self.fails_for(outgoing.scope):
@@ -359,6 +364,16 @@ class Provider:
             self.report_violation(
                 f"I7: {outgoing.dependency.name} {name} without an intent"
             )
+
+    def note_batched(self, outgoing: OutgoingCall, nano_usd: int) -> None:
+        """Write down that a batch has answered a call, and bills it."""
+        scope = outgoing.scope
+        chunk = scope.tenant, scope.job, scope.chunk
+        self.paid += 1
+        self.answered[chunk] += 1
+        self.charged[chunk] += 1
+        self.answered_nano[chunk] += nano_usd
+        self.charged_nano[chunk] += nano_usd
 
     def check_key(self, outgoing: OutgoingCall, key: str) -> None:
         """Check that the key of a number is that of all chunks in its generation."""

@@ -20,6 +20,7 @@ from piecework.resilience.limits import Start
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import describe_failure
 from piecework.store import (
+    batches,
     budgets,
     checkpoints,
     claims,
@@ -34,6 +35,7 @@ from piecework.store import (
 from piecework.store.table import Table, Written
 from piecework_simulation.driver import simulated_pipeline
 from piecework_worker import executor
+from piecework_worker.batches import collecting
 from piecework_worker.work_item import MessageAction
 
 Patch = pytest.MonkeyPatch
@@ -264,6 +266,18 @@ def two_answers_count(patch: Patch) -> None:
         without(patch, questions, name, part, f"({part} OR gen = :gen)")
 
 
+def a_request_is_closed_again(patch: Patch) -> None:
+    anything = "(#state = :open OR attribute_exists(pk))"
+    without(patch, batches, "IS_OPEN", "#state = :open", anything)
+
+
+def a_lost_creation_is_not_looked_for(patch: Patch) -> None:
+    async def blind(*_: Any) -> tuple[str, bool]:
+        return "", False
+
+    patch.setattr(collecting.Collecting, "_mine", blind)
+
+
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
@@ -302,7 +316,14 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (late_starts_are_used, {"I17"}),
         (messages_go_to_the_default_queue, {"I27"}),
         (two_answers_count, {"I24"}),
+        (a_request_is_closed_again, {"I34"}),
+        (a_lost_creation_is_not_looked_for, {"I34"}),
     )
+}
+#: The guards that only jobs with batches need: their schedules have no others.
+OF_BATCHES = {
+    "a_request_is_closed_again",
+    "a_lost_creation_is_not_looked_for",
 }
 #: These take hundreds of schedules, or thousands. A second guard prevents the harm, or
 #: the harm needs a rare moment.
@@ -323,6 +344,8 @@ NEEDED = {
     "tenants_share_their_calls": {"tenant.second": 0.5},
     "tenants_share_their_objects": {"tenant.second": 0.5, "value.large": 0.5},
     "tenants_share_their_rows": {"tenant.second": 0.5},
+    "a_request_is_closed_again": {"batch.unreachable": 0.2, "process.kill": 0.01},
+    "a_lost_creation_is_not_looked_for": {"batch.create_lost": 0.5},
     "two_answers_count": {"request.slow": 0.2},
     "wrong_clocks_are_believed": {"clock.offset": 0.5, "process.stop": 0.5},
 }

@@ -10,6 +10,7 @@ from random import Random
 
 from piecework.settings import Settings
 from piecework_simulation.aws.throughput import HOT
+from piecework_simulation.batch_provider import BatchService
 from piecework_simulation.crash_points.fault_points import (
     FaultInjector,
     FaultPoint,
@@ -122,6 +123,7 @@ def build_driver(world: World, scenario: Scenario, chunks: int) -> ScenarioDrive
     provider = RecordingProvider(
         world, invariants.report_violation, delivery_s=DELIVERY_S, injector=injector
     )
+    provider.batches = BatchService(provider, Random(0))
     world.on_exchange = injector.on_exchange
     RECORDING_PROVIDER.set(provider)
     log = attach_checkers(world, invariants, provider)

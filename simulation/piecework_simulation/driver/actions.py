@@ -92,6 +92,10 @@ class Workload:
         also: The pipelines that its stages map.
         stubs: Maps each function that would use the network to its replacement.
         ordered_by: The order keys of some of its jobs; None: no job is ordered.
+        share: The share of the schedules in which all jobs are of this workload, drawn
+            apart: the other draws of a seed stay what they were. 0: an equal one.
+        faults_s, end_s: Seconds that the faults of such a schedule last, at most, and
+            those from their end to the end of its jobs.
     """
 
     pipeline: Pipeline
@@ -100,6 +104,9 @@ class Workload:
     enlarge: Callable[[BaseModel], BaseModel] | None = None
     ordered_by: Callable[[Any], str | int | None] | None = None
     also: Sequence[Pipeline] = ()
+    share: float = 0.0
+    faults_s: float = FAULTS_S
+    end_s: float = MAX_END_S
 
 
 @dataclass(slots=True)
@@ -114,6 +121,8 @@ class ScheduleDriver:
     submitted: list[SubmitRequest] = field(default_factory=list)
     #: The queues of the jobs.
     queues: Sequence[str] = ("",)
+    #: The workload of all jobs; None: each job draws its own.
+    of_all: Workload | None = None
 
     async def run(self) -> None:
         """Run all phases of the schedule."""
@@ -132,6 +141,10 @@ class ScheduleDriver:
         if not reconcile_in_workers:
             fleet.reconciler()
         deadline_at = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
+        self.draw_work_of_all()
+        if self.of_all is not None:
+            seconds = apart.uniform(5.0, self.of_all.faults_s)
+            deadline_at = self.world.loop.moment + seconds
         async with asyncio.TaskGroup() as acts:
             for ref in self.draw_jobs():
                 acts.create_task(self.drive_job(ref, deadline_at))
@@ -146,9 +159,31 @@ class ScheduleDriver:
         await self.wait_until_jobs_end()
         await self.compensate_jobs()
         await self.resume_jobs()
+        await self.wait_until_batches_end()
         await self.wait_until_queues_empty()
         check_final_state(self.world, self.invariants)
         await self.delete_jobs()
+
+    @property
+    def end_s(self) -> float:
+        """The most seconds until all jobs end."""
+        return self.of_all.end_s if self.of_all else MAX_END_S
+
+    def draw_work_of_all(self) -> None:
+        """Draw whether all jobs are of a workload with a share of its own."""
+        drawn = Random(f"{self.world.rng.getstate()[1][:3]} work").random()
+        usual = [each for each in self.workloads if not each.share]
+        for work in self.workloads:
+            if work.share and (drawn < work.share or not usual):
+                self.of_all = work
+        self.workloads = usual
+
+    def draw_work(self) -> Workload:
+        """Draw the workload of a job, as if none were that of all jobs."""
+        drawn = self.world.rng.choice(self.workloads) if self.workloads else None
+        work = self.of_all or drawn
+        assert work is not None  # noqa: S101 -- there is one workload at least
+        return work
 
     def draw_jobs(self) -> list[JobRef]:
         """Draw one or two jobs; those of two tenants have the same name."""
@@ -196,7 +231,7 @@ class ScheduleDriver:
     async def drive_job(self, ref: JobRef, deadline_at: float) -> None:
         """Submit a job, then run the drawn operator commands on it."""
         rng, faults, fleet = self.world.rng, self.world.faults, self.fleet
-        work = rng.choice(list(self.workloads))
+        work = self.draw_work()
         late = faults.fires("operator.deadline")
         deadline = self.world.now() + rng.uniform(5.0, FAULTS_S) if late else None
         payloads = self.draw_payloads(ref, work)
@@ -304,7 +339,7 @@ class ScheduleDriver:
                 await self.fleet.raise_budget(asked[0], PLENTY, mortal=False)
             await self.fleet.resume_pipeline(asked[0], mortal=False)
         loop = asyncio.get_running_loop()
-        deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
+        deadline_at = max(loop.time(), self.provider.waits_end_at) + self.end_s
         apart = Random()
         apart.setstate(self.world.rng.getstate())
         while unfinished := self.unfinished():
@@ -314,7 +349,7 @@ class ScheduleDriver:
             for ref, *_ in self.submitted:  # the end of a sample pauses a job, too
                 if self.invariants.jobs[ref.pk]["status"] == JobStatus.PAUSED:
                     await self.fleet.resume(ref, mortal=False)
-                    deadline_at = max(deadline_at, loop.time() + MAX_END_S)
+                    deadline_at = max(deadline_at, loop.time() + self.end_s)
                 if self.asks(ref) and apart.random() < 1 / ANSWER_S:
                     await self.fleet.answer(ref, mortal=False)
             await asyncio.sleep(1.0)
@@ -349,6 +384,18 @@ class ScheduleDriver:
             for item in self.invariants.jobs.values()
             if not JobStatus(item["status"]).ended
         ]
+
+    async def wait_until_batches_end(self) -> None:
+        """Wait until each batch has ended, also one of a job that was cancelled."""
+        loop = asyncio.get_running_loop()
+        deadline_at = max(loop.time(), self.provider.waits_end_at) + self.end_s
+        while left := self.invariants.batches.open:
+            if loop.time() > deadline_at:
+                text = f"L2: {sorted(left)} of batches did not end"
+                self.invariants.report_violation(text)
+                return
+            await asyncio.sleep(10.0)
+            await self.skip_wait()
 
     async def wait_until_queues_empty(self) -> None:
         """Wait until the dead-letter queue is empty."""

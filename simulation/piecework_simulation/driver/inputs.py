@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -20,6 +20,7 @@ from piecework.loading import load_pipeline, with_mapped
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 from piecework_simulation.driver.actions import Workload
+from piecework_simulation.driver.batched_pipeline import surveying
 from piecework_simulation.driver.fallback_pipeline import planning
 from piecework_simulation.driver.limited_pipeline import metering
 from piecework_simulation.driver.mapping_pipeline import BELOW, MAPPING
@@ -165,6 +166,16 @@ def draw_metering(rng: Random) -> list[Item]:
     ]
 
 
+def draw_surveying(rng: Random) -> list[Item]:
+    """Draw a job that asks a model in the batch lane."""
+    stages = ("survey", "publish", "review")
+    errors = [""] * 9 + [f"{s}:{k}" for s in stages for k in ("permanent", "transient")]
+    return [
+        Item(n=n, calls=rng.choice((1, 1, 2, 4)), trouble=rng.choice(errors))
+        for n in range(rng.choice((1, 2, 3, 5)))
+    ]
+
+
 def draw_sharing(rng: Random) -> list[Item]:
     """Draw a job whose chunks make equal calls; some fail between two of them."""
     errors = ["", "", "", "step:permanent", "step:transient"]
@@ -174,6 +185,8 @@ def draw_sharing(rng: Random) -> list[Item]:
     ]
 
 
+#: The share of the schedules whose jobs ask for batches.
+BATCHED_SHARE = 0.2
 #: Bytes of a large value: more than a row holds.
 LARGE = INLINE_LIMIT + 1_000
 
@@ -212,4 +225,10 @@ WORKLOADS = (
     workload(milling, draw_milling),
     workload(metering, draw_metering, None),
     workload(sharing, draw_sharing, None),
+    replace(
+        workload(surveying, draw_surveying, None),
+        share=BATCHED_SHARE,
+        faults_s=1_500.0,
+        end_s=14_400.0,
+    ),
 )

@@ -54,6 +54,7 @@ from piecework_orchestrator.reading.selection import Filter
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.deployments import Deployment
 from piecework_simulation.driver.input_faults import CHILD
+from piecework_simulation.driver.simulated_pipeline import instrument_dependency
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.runtimes import open_runtime
 from piecework_simulation.engine.sandbox import Log
@@ -160,6 +161,8 @@ class FleetDriver:
             *(rt, process.name, pipelines, self.log, children, queues),
             code_versions=code,
         )
+        models = services.collector.models
+        models |= {key: instrument_dependency(each) for key, each in models.items()}
         blocked = services.stages.blocked_loop.stages
         process.on_blocked = lambda pipeline, stage: blocked.add((pipeline, stage))
         worker = Worker(services, stop)

@@ -12,6 +12,7 @@ from typing import Any
 
 from piecework.domain.identity import path_of
 from piecework.settings import Settings
+from piecework_simulation.batch_provider import BatchService
 from piecework_simulation.driver.actions import ScheduleDriver, Workload
 from piecework_simulation.driver.deployments import ACTS, draw_deployment
 from piecework_simulation.driver.pipelines import travel
@@ -102,6 +103,9 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
     invariants = Invariants(world)
     stubs = {old: new for work in workloads for old, new in work.stubs.items()}
     provider = Provider(world, invariants.report_violation, stubs)
+    provider.batches = BatchService(
+        provider, Random(f"{rng.getstate()[1][:3]} batches")
+    )
     known = [each for work in workloads for each in (work.pipeline, *work.also)]
     pipelines = {pipeline.name: pipeline for pipeline in known}
     invariants.pivots.pivots = {n: p.pivot_name for n, p in pipelines.items()}

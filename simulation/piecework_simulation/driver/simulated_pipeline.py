@@ -23,6 +23,7 @@ from piecework.domain.notification import Notification
 from piecework.errors import PieceworkError
 from piecework.pipelines import Pipeline, Stage, StageFunction
 from piecework.saga import stage as stage_run
+from piecework_simulation.batch_provider import SimulatedBatching
 from piecework_simulation.driver.input_faults import strike
 from piecework_simulation.provider import (
     CURRENT_CALL,
@@ -190,6 +191,7 @@ def outgoing_call(
         identity, dependency, ctx.scope, operation=ref, estimate=estimate
     )
     PROVIDER.get().check_request(outgoing)
+    PROVIDER.get().batches.note_call(outgoing, function, args, kwargs)
     if ref is not None:
         PROVIDER.get().sharing.add(chunk_of(ctx))
     if outgoing.stream:
@@ -219,6 +221,7 @@ def instrument_dependency(dependency: Dependency) -> Dependency:
     return replace(
         dependency,
         lookup=look_up if dependency.lookup else None,
+        batch=SimulatedBatching(dependency.batch) if dependency.batch else None,
         fallback=[instrument_fallback(each) for each in dependency.fallback],
     )
 
@@ -261,6 +264,7 @@ def as_fallback(
             estimate=estimate,
         )
         PROVIDER.get().check_request(this)
+        PROVIDER.get().batches.note_call(this, function, args, kwargs)
         token = CURRENT_CALL.set(this)
         try:
             return await call(*args, idempotency_key=idempotency_key, **kwargs)

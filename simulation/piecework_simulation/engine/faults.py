@@ -52,6 +52,20 @@ LANES: Mapping[str, float] = {
     "call.no_lane": 0.03,
     "call.other_tier": 0.2,
 }
+#: Faults of the batches of a provider, and of requests about them; drawn apart, too.
+BATCHES: Mapping[str, float] = {
+    "batch.late": 0.3,
+    "batch.partial": 0.3,
+    "batch.expired": 0.3,
+    "batch.row_twice": 0.3,
+    "batch.row_unknown": 0.3,
+    "batch.row_failed": 0.15,
+    "batch.create_lost": 0.3,
+    "batch.refused": 0.25,
+    "batch.gone": 0.15,
+    "batch.unreachable": 0.1,
+    "batch.denied": 0.04,
+}
 #: Faults that belong to one input, whatever runs it, and large values. Each rate is a
 #: chance per chunk.
 INPUTS: Mapping[str, float] = {
@@ -91,6 +105,7 @@ KINDS: Mapping[str, float] = {
     **AWS,
     **CALLS,
     **LANES,
+    **BATCHES,
     **INPUTS,
     **VALUES,
     **PROCESSES,
@@ -102,8 +117,9 @@ def swarm(rng: Random) -> dict[str, float]:
     """Draw which kinds are on, and at which rate."""
     apart = Random()
     apart.setstate(rng.getstate())
-    usual = {kind: rate for kind, rate in KINDS.items() if kind not in LANES}
-    return {**drawn(usual, rng), **drawn(LANES, apart)}
+    later = {**LANES, **BATCHES}
+    usual = {kind: rate for kind, rate in KINDS.items() if kind not in later}
+    return {**drawn(usual, rng), **drawn(LANES, apart), **drawn(BATCHES, apart)}
 
 
 def drawn(kinds: Mapping[str, float], rng: Random) -> dict[str, float]:
@@ -132,16 +148,19 @@ class Faults:
         """Lay the kinds of a request out, so that one draw decides on all of them."""
         self._requests = [(k, self.rates[k]) for k in REQUESTS if k in self.rates]
 
-    def fires(self, kind: str) -> bool:
-        """Return whether a fault of a kind happens now, and count it."""
-        happens = self.draws(kind)
+    def fires(self, kind: str, rng: Random | None = None) -> bool:
+        """Return whether a fault of a kind happens now, and count it.
+
+        `rng`: a generator of its own; None: that of the schedule.
+        """
+        happens = self.draws(kind, rng)
         self.fired[kind] += happens
         return happens
 
-    def draws(self, kind: str) -> bool:
+    def draws(self, kind: str, rng: Random | None = None) -> bool:
         """Return whether a fault of a kind is drawn; no draw if its rate is zero."""
         rate = self.rates.get(kind)
-        return rate is not None and self.on and self.rng.random() < rate
+        return rate is not None and self.on and (rng or self.rng).random() < rate
 
     def draw_for_request(self) -> str | None:
         """Return the fault of a request, if any."""

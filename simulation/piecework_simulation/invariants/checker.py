@@ -29,6 +29,7 @@ from piecework_simulation.coverage import (
     job_transitions,
 )
 from piecework_simulation.invariants.acts import ActInvariants
+from piecework_simulation.invariants.batches import BatchInvariants
 from piecework_simulation.invariants.budgets import BudgetInvariants
 from piecework_simulation.invariants.children import ChildInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
@@ -88,6 +89,7 @@ class Invariants:
     questions: QuestionInvariants = field(init=False)
     streams: StreamInvariants = field(init=False)
     children: ChildInvariants = field(init=False)
+    batches: BatchInvariants = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the checks of what is not a chunk, a job or a breaker."""
@@ -95,6 +97,7 @@ class Invariants:
             self.world, self.report_violation, self.transitions
         )
         self.acts = ActInvariants(self.report_violation)
+        self.batches = BatchInvariants(self.report_violation)
         self.children = ChildInvariants(
             self.report_violation, self.jobs, self.chunks, self.transitions
         )
@@ -118,11 +121,11 @@ class Invariants:
             i.get("error_code", "none") for i in items if i["status"] == "DEAD"
         )
 
-    def check_write(  # noqa: C901 -- a branch a kind of row
+    def check_write(  # noqa: C901, PLR0912 -- a branch a kind of row
         self, changes: Sequence[Change]
     ) -> None:
         """Check the writes of one request."""
-        metas = []
+        metas, asked = [], []
         tenant = self.world.sender.tenant if self.world.sender else ""
         for change in filterfalse(self.is_deletion, changes):
             for text in (*foreign_writes(change, tenant), *oversized(change)):
@@ -136,6 +139,9 @@ class Invariants:
                 metas.append(change)
             elif change.sk == keys.BUDGET_SK:
                 self.budgets.check_write(change)
+            elif self.batches.concerns(change):
+                self.batches.check_write(change)
+                asked.append(change)
             elif self.questions.concerns(change):
                 self.questions.check_write(change)
             elif self.streams.concerns(change):
@@ -144,8 +150,18 @@ class Invariants:
                 self.check_effect(change)
             elif change.pk == keys.BREAKERS_PK:
                 self.check_breaker(change)
+        for change in asked:
+            self.batches.check_claims(change, self.chunk_beside(change))
         for change in metas:
             self.check_job(change)
+
+    def chunk_beside(self, change: Change) -> Item | None:
+        """Return the chunk of a row beside it, as last written; None: it has none."""
+        if not change.sk.startswith(keys.WORK_PREFIX):
+            return None
+        job_pk, number = change.pk.partition("#G#")[0], int(change.sk.split("#")[1])
+        checker = self.chunks[job_pk].get(number)
+        return checker.item if checker else None
 
     def is_deletion(self, change: Change) -> bool:
         """Return whether a write deletes a row of a job that is being deleted."""
@@ -239,7 +255,9 @@ class Invariants:
             and not waits_for_another(checker.item, self.chunks[pk])
         ]
         waits = all(meta["status"] in WAITS for meta in self.jobs.values())
-        return min(due, default=0.0) if waits else 0.0
+        if not due:
+            due = [0.0] * (not self.batches.open)
+        return min([*due, self.batches.next_pass_at()]) if waits else 0.0
 
     def chunk_checker(self, job_pk: str, new: Item) -> ChunkInvariants:
         """Return the invariants of one chunk."""

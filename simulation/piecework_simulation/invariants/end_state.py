@@ -21,7 +21,7 @@ from piecework_simulation.coverage import ENDED
 from piecework_simulation.engine.world import BUCKET, World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.ownership import foreign_objects
-from piecework_simulation.provider import ChunkKey
+from piecework_simulation.provider import TIER_NANO_USD, ChunkKey
 
 Item = dict[str, Any]
 #: A row beside a chunk: its number, and the part that names the row.
@@ -33,11 +33,13 @@ def check_final_state(world: World, invariants: Invariants) -> None:
     for pk, meta in invariants.jobs.items():
         check_job(world, invariants, pk, meta)
     invariants.children.check_end()
+    invariants.batches.check_end()
     invariants.letters.check(current_chunks(invariants))
     jobs = [invariants.chunk_name(pk, 0) for pk in invariants.jobs]
     for text in foreign_objects(world.s3.names(BUCKET), jobs):
         invariants.report_violation(text)
     check_effects(world, invariants)
+    check_batches(invariants)
     check_bills(world, invariants)
 
 
@@ -186,6 +188,20 @@ def check_effects(world: World, invariants: Invariants) -> None:
             )
 
 
+def check_batches(invariants: Invariants) -> None:
+    """Compare what the chunks have booked of batches with the provider's book."""
+    provider = invariants.provider
+    if provider is None:
+        return
+    provider.batches.close()
+    chunks = {
+        invariants.chunk_name(pk, number): checker.item
+        for pk, checkers in invariants.chunks.items()
+        for number, checker in checkers.items()
+    }
+    invariants.batches.check_book(chunks, provider.batches)
+
+
 def check_bills(world: World, invariants: Invariants) -> None:
     """Check that no bill has a call more often than it was answered, or less.
 
@@ -199,6 +215,7 @@ def check_bills(world: World, invariants: Invariants) -> None:
     provider = invariants.provider
     if provider is None:
         return
+    book = provider.batches.book(invariants.batches.known)
     rows: dict[tuple[str, str], dict[str, Item]] = defaultdict(dict)
     for row in scan(world, world.settings.checkpoints_table):
         if (found := WORK_ROW.match(row["sk"])) is not None:
@@ -211,13 +228,21 @@ def check_bills(world: World, invariants: Invariants) -> None:
             ref = JobRef(tenant, job).chunk(number)
             work = Work(rows[ref.pk, f"{number:08d}"], None)
             usage, _ = usage_in(work, Chunk.read(ref, checker.item))
-            check_bill(invariants, name, usage, checker.item["status"])
+            untold = book[name][1]
+            check_bill(invariants, name, usage, checker.item["status"], untold)
 
 
 def check_bill(
-    invariants: Invariants, chunk: ChunkKey, usage: CallUsage, status: str
+    invariants: Invariants,
+    chunk: ChunkKey,
+    usage: CallUsage,
+    status: str,
+    untold: int,
 ) -> None:
-    """Check the bill of one chunk beside the book of the provider."""
+    """Check the bill of one chunk beside the book of the provider.
+
+    `untold`: the rows that the provider has billed and not told.
+    """
     provider, (_, job, number) = invariants.provider, chunk
     assert provider is not None  # noqa: S101 -- as the caller has seen
     calls, nano = (usage.total("paid")[name] for name in ("calls", "nano_usd"))
@@ -234,6 +259,8 @@ def check_bill(
             f"I28: {job}/{number} bills {known} calls of {charged}"
         )
     known_nano, charged_nano = nano + perhaps["nano_usd"], provider.charged_nano[chunk]
+    # What is not known of a batch is in doubt without its price.
+    charged_nano -= untold * TIER_NANO_USD["batch"]
     if charged_nano > known_nano:
         invariants.report_violation(
             f"I28: {job}/{number} bills {known_nano} nano-dollars of {charged_nano}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from piecework.resilience.lanes import Lane
+from piecework.resilience.lanes import BATCH, Lane
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -35,7 +35,7 @@ class LaneInvariants:
     def check_start(self, call: OutgoingCall, taken: Lane | None) -> None:
         """Check the start of a call in a lane; None: it is made apart from a chunk."""
         declared = call.dependency.lane
-        if taken is None or taken.tier or not declared.tier:
+        if taken is None or taken.tier or declared.tier in {"", BATCH}:
             return
         waited = self.world.loop.moment - self.since.get(
             call.identity, self.world.loop.moment

@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak resume innocents outage storm flow drill deployments webhooks waits million cost-of-a-million retention on-aws page screens telemetry keys batch-lane cancel-large submit-large simulate crashpoints conformance \
-	bench bench-full commands cores large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
+	batches bench bench-full commands cores large-job infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +157,9 @@ soak: setup ## kill, freeze and stop workers behind a faulty proxy (CHUNKS= KILL
 
 resume: setup ## kill `piecework run` at 200 moments and start it again, beside DBOS; rows a second with its state file (needs the index; ARGS="--kills 20")
 	@$(BIN)/python -m verification.resume $(ARGS)
+
+batches: setup ## ask 2,000 calls of four providers in batches, 100 times, with a kill of the collector at another step each (RUNS=8)
+	@CALLS=2000 RUNS=$(or $(RUNS),100) $(BIN)/pytest -q -n $(WORKERS) tests/scenarios/test_four_providers.py
 
 innocents: setup ## put seven guilty chunks among forty: no other chunk may die of them
 	@$(BIN)/python -m verification.innocents

@@ -386,6 +386,11 @@ class Context(Generic[P]):
             message = f"The join of pipeline {self.pipeline!r} maps: it must not."
             raise UsageError(message, code="pipeline.map.invalid")
         declared: RowPipeline[Any] = getattr(pipeline, "declared", pipeline)
+        if not hasattr(declared, "stages"):
+            message = f"{pipeline!r} is not a pipeline."
+            step = "Pass the `Pipeline` itself, or the function with `@pipeline`."
+            code = "pipeline.object.not_a_pipeline"
+            raise UsageError(message, code=code, next_step=step)
         note = self.caller.note_read
         result_of = declared.stages[declared.result_index].run
         found = await read_rows(declared, rows)

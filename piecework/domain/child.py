@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from piecework.domain import keys
 from piecework.domain.fields import Number, Text
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import Row
 from piecework.errors import PermanentError, UsageError
+
+if TYPE_CHECKING:
+    from piecework.domain.chunk import Chunk
 
 #: Jobs above a child, at most: its parent, the parent of that, and so on to the root.
 MOST_ABOVE: Final = 8
@@ -103,6 +106,39 @@ class ChildRow(Row):
     def ref(self, parent: JobRef) -> JobRef:
         """Return the name of the child."""
         return JobRef(parent.tenant, self.job)
+
+
+#: Children of a stage of which a run must ask for one before it starts a further one.
+MOST_UNASKED = 3
+
+
+def started_before(chunk: Chunk, stage: str, version: str) -> list[str]:
+    """Return the last children that this stage and this code have started, by id.
+
+    Another generation may have another payload, and newer code other rows.
+    """
+    last = chunk.mapped
+    same = (stage, chunk.gen, version)
+    if (last.get("stage"), last.get("gen"), last.get("code_version", "")) != same:
+        return []
+    return [*last["jobs"]]
+
+
+def require_stable(chunk: Chunk, stage: str, version: str, asked: set[str]) -> None:
+    """Require that a stage which starts a further child has asked for one before.
+
+    Raises:
+        PermanentError: `runtime.map.rows_unstable`: it has asked for none of the last
+            ones, so its rows differ in each run, and it would start children for ever.
+    """
+    known = started_before(chunk, stage, version)
+    if len(known) < MOST_UNASKED or asked & {*known}:
+        return
+    message = (
+        f"Stage {stage!r} asks `ctx.map` for other rows in each run: its last children "
+        f"are {', '.join(known)}, and it has asked for none of them again."
+    )
+    raise PermanentError(message, code="runtime.map.rows_unstable")
 
 
 def child_gone(job: str, why: str) -> PermanentError:

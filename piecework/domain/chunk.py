@@ -165,6 +165,13 @@ class Chunk:
         "asks a person), `batch` (batches answer its calls), `child job` (its stage "
         "maps) or `pause` (its job is paused)."
     )
+    mapped = Decoded(
+        mapping,
+        "The last children that its stage has started: `stage`, `gen`, "
+        "`code_version`, and `jobs`, their ids. A stage that starts a further one, and "
+        "has asked for none of them, draws its rows anew.",
+        kind="map",
+    )
     child = OptionalText(
         "The child job that its stage waits for; empty: it waits for none."
     )

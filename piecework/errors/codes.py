@@ -904,6 +904,14 @@ ROWS: Final = (
         "redrive the dead letter.",
     ),
     Code(
+        "runtime.map.rows_unstable",
+        PERMANENT,
+        "A stage asks `ctx.map` for other rows in each run: a clock or a random value "
+        "is in them.",
+        "Take the value from the payload, or from a call, whose answer is stored. Then "
+        "redrive the dead letter.",
+    ),
+    Code(
         "runtime.map.child_gone",
         PERMANENT,
         "The child job of a stage was deleted, or a job of another stage has its id.",

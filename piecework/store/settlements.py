@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
-from piecework.domain.child import LOOK_S
+from piecework.domain.child import LOOK_S, MOST_UNASKED, started_before
 from piecework.domain.claim import Claim
 from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
@@ -277,11 +277,22 @@ class Settlements:
         """
         child, counted = mapped.child, counted_as(claim)
         more = UNTRIED if mapped.pivot_untried else ""
+        values = {"one": 1, "child_job": CHILD_JOB, "child": child.job}
+        if child.facts is not None:
+            more += ", mapped = :mapped"
+            version = claim.code_version
+            known = started_before(claim.chunk, child.stage, version)
+            values["mapped"] = {
+                "stage": child.stage,
+                "gen": claim.gen,
+                "code_version": version,
+                "jobs": [*known, child.job][-MOST_UNASKED:],
+            }
         writes = await self._wait(
             claim,
             "blocked_on = :child_job, child = :child,"
             f" {counted} = {counted} - :one{more}",
-            {"one": 1, "child_job": CHILD_JOB, "child": child.job},
+            values,
             LOOK_S,
             calls,
             "mapping",

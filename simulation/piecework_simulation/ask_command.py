@@ -35,7 +35,7 @@ from piecework_simulation.run_command import (
     StateOption,
     run,
 )
-from piecework_simulation.state.place import state_home
+from piecework_simulation.state.place import ASKED, state_home
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -156,7 +156,7 @@ def ask(  # noqa: PLR0913, PLR0917 -- options of a command
         if ended.exit_code or eject is not None:
             raise
     run(
-        pipeline=f"{keep(text)}:answers",
+        pipeline=f"{keep(text, f'{model} {returns} {prompt}')}:answers",
         source=source,
         budget_usd=budget_usd,
         budget_tokens=budget_tokens,
@@ -272,14 +272,18 @@ def write_new(path: Path, text: str) -> None:
         raise UsageError(message, next_step="Name another file.") from error
 
 
-def keep(text: str) -> str:
-    """Write the program where its child processes find it; return its module."""
-    module = f"asked_{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
+def keep(text: str, question: str) -> str:
+    """Write the program where its child processes find it; return its module.
+
+    It is named after the question: a run goes on with another limit or lane.
+    """
+    module = f"{ASKED}{hashlib.sha256(question.encode()).hexdigest()[:DIGITS]}"
     folder = state_home().with_name("asked")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / f"{module}.py").write_text(text, encoding="utf-8")
     search_working_directory()
     sys.path.append(str(folder))
+    sys.modules.pop(module, None)  # what this process has loaded may be older
     return module
 
 

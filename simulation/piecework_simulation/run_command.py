@@ -63,7 +63,7 @@ from piecework_simulation.in_process import (
     worker_beside,
 )
 from piecework_simulation.run_end import POLL_S, end_at_budget, show_end
-from piecework_simulation.state.place import content_digest, state_path
+from piecework_simulation.state.place import ASKED, content_digest, state_path
 from piecework_simulation.state.remembered import (
     JOURNAL_FLUSH_S,
     Remembered,
@@ -365,8 +365,9 @@ async def start_worker(
         models = InProcessAws(settings, bucket)
         if wanted.memory is not None:
             digest = content_digest(wanted.source)
-            what = (models, pipeline, wanted.source, digest, out.say)
-            await wanted.memory.go_on(*what, typed_line())
+            what = (models, pipeline, wanted.source, digest, out.say, typed_line())
+            question = names[0] if names[0].startswith(ASKED) else ""
+            await wanted.memory.go_on(*what, question=question)
         async with worker_beside(models, pipelines, names) as first:
             if wanted.workers == 1:
                 yield models.runtime(), first

@@ -114,9 +114,33 @@ def test_an_answer_is_paid_for_once_and_another_prompt_asks_again(
     paid = len(provider.prompts)
     again = ask(*LINE, PROMPT)
     assert (values(again.stdout), len(provider.prompts)) == (["a", None, "c"], paid)
+    # With another limit the question stays: the stored answers are printed.
+    limited = ask(*LINE, PROMPT, "--requests-per-minute", "6000")
+    assert (values(limited.stdout), len(provider.prompts)) == (["a", None, "c"], paid)
     provider.refused.clear()
     other = ask(*LINE, "What is {text}")
     assert values(other.stdout) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*LINE, "What is {text}"),
+        ("rows.jsonl", "--model", "openai:gpt-5", PROMPT),
+        (*LINE, PROMPT, "--returns", "bills:Invoice"),
+    ],
+)
+def test_a_state_file_answers_its_own_question_only(
+    ask: Run, provider: Provider, words: tuple[str, ...]
+) -> None:
+    here = ("--state", "a.state")
+    assert values(ask(*LINE, PROMPT, *here).stdout) == ["a", "b", "c"]
+    paid = len(provider.prompts)
+    refused = ask(*words, *here)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "run.input.changed" in refused.stderr
+    assert "another question" in refused.stderr
+    assert len(provider.prompts) == paid
 
 
 def test_the_ejected_program_is_the_one_that_asks(

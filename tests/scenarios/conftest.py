@@ -73,6 +73,8 @@ ALL = {
         mapping.trees,
         mapping.forests,
         mapping.needy,
+        mapping.drifting,
+        mapping.walking,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count as count_from
+
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, PermanentError, Pipeline, Stage, Usage
@@ -96,3 +98,22 @@ async def need(ctx: Context[Tree]) -> int:
 
 
 needy = Pipeline("needy", payload=Tree, stages=[Stage(need)])
+
+
+async def drift(ctx: Context[Tree]) -> int:
+    """Map rows that are others in each run."""
+    drawn = [Leaf(n=next(DRAWN)) for _ in range(ctx.payload.rows)]
+    return (await ctx.map(leaves, drawn)).succeeded
+
+
+DRAWN = count_from(1000)
+drifting = Pipeline("drifting", payload=Tree, stages=[Stage(drift)])
+
+
+async def walk(ctx: Context[Tree]) -> int:
+    """Map the rows one after the other."""
+    found = [await ctx.map(leaves, [Leaf(n=n)]) for n in range(ctx.payload.rows)]
+    return sum(each.succeeded for each in found)
+
+
+walking = Pipeline("walking", payload=Tree, stages=[Stage(walk)])

@@ -24,7 +24,7 @@ from piecework_orchestrator.reading.job_documents import Document, explain
 from piecework_worker import executor
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.mapping import Tree, forests, needy, trees
+from tests.scenarios.mapping import Tree, drifting, forests, needy, trees, walking
 
 JOB = JobRef("default", "job-1")
 
@@ -93,6 +93,28 @@ async def test_a_stage_that_maps_has_no_worker_and_pays_once(
     assert scenario.ledger.count(["mapped", "1", "PARTIAL", "2"]) == 1
     assert scenario.happened("plan") == 1
     assert scenario.happened("leaf") == 4
+
+
+async def test_rows_that_differ_in_each_run_start_no_children_without_end(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(drifting, [Tree(n=1, rows=2)])
+    async with scenario.worker(), scenario.reconciler():
+        assert (await scenario.ended()).status is JobStatus.FAILED
+    [letter] = await scenario.letter_rows()
+    assert letter.error_code == "runtime.map.rows_unstable"
+    children = [row.job async for row in children_of(scenario.rt.table, JOB)]
+    assert len(children) == 3
+    assert children[0] in letter.error
+    assert scenario.happened("leaf") == 6
+
+
+async def test_a_stage_maps_one_after_the_other(scenario: Scenario) -> None:
+    await scenario.submit(walking, [Tree(n=1, rows=6)])
+    async with scenario.worker(), scenario.reconciler():
+        assert (await scenario.ended()).status is JobStatus.SUCCEEDED
+    assert [c.value for c in await scenario.chunks()] == ["6"]
+    assert scenario.happened("leaf") == 6
 
 
 async def test_two_parents_on_one_slot_end(scenario: Scenario) -> None:

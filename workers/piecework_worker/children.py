@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from piecework.domain.child import ChildStart, child_gone
+from piecework.domain.child import ChildStart, child_gone, require_stable
 from piecework.domain.claim import Claim
 from piecework.domain.job import Job
 from piecework.domain.map_rows import MapRows
@@ -34,12 +34,17 @@ class ChunkChildren:
     job: Job
     pipelines: Mapping[str, Pipeline]
     code_versions: Mapping[str, str]
+    #: The children that this claim has asked for, by id.
+    asked: set[str] = field(default_factory=set)
 
     async def find(self, job: str, stage: str, rows: MapRows) -> ChildEnd:
         """Return the end of a child; start it, and wait for it: see `Children`."""
         ref = JobRef(self.claim.ref.tenant, job)
         child = await self.rt.jobs.read(ref)
+        self.asked.add(job)
         if child is None:
+            version = self.claim.code_version
+            require_stable(self.claim.chunk, stage, version, self.asked)
             pipeline = self.pipeline_of(rows.pipeline.name)
             version = self.code_versions.get(rows.pipeline.name, "")
             place = (self.job, self.claim.ref, ref, stage)

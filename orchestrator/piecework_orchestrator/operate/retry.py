@@ -64,6 +64,8 @@ from piecework_orchestrator.reading.selection import left_out
 
 #: The code of a reopening that ended before all its chunks were reopened.
 INCOMPLETE = "job.retry.incomplete"
+#: The ends of chunks without a result.
+WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class RetryRequest:
             job again at once.
         rate: Chunks dispatched a second; None: all at once.
         again: The completed stage from which chunks run again; None: they keep all.
+        statuses: The ends that a chunk must have to be reopened.
         progress: Called with each step, as by a submit: read, written, sent.
     """
 
@@ -86,6 +89,7 @@ class RetryRequest:
     rate: float | None = None
     progress: Progress = lambda *_: None
     again: RunAgain | None = None
+    statuses: frozenset[ChunkStatus] = WITHOUT_RESULT
 
     @property
     def closing(self) -> Closing:
@@ -193,7 +197,7 @@ async def find_to_reopen(
     async for chunk in all_chunks(rt.table, request.ref, job.chunks):
         name = (chunk.ref.chunk, chunk.gen)
         letter = letters.get(name)
-        ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+        ended = chunk.status in request.statuses
         closed = letter is not None and not is_open(letter.item)
         if not ended:
             continue

@@ -15,6 +15,8 @@ from piecework_orchestrator.submit.intake.source import STDIN, files_of
 #: The folder of state files below that of the user.
 FOLDER = Path("piecework") / "runs"
 ENDING = ".state"
+#: The beginning of the modules that `piecework ask` writes, one for each question.
+ASKED = "asked_"
 #: Hexadecimal digits that tell runs apart whose names look alike.
 DIGITS = 12
 BLOCK = 1024 * 1024

@@ -13,7 +13,7 @@ from typing import Any
 from piecework.domain.budget import NO_CAP, parse_cap
 from piecework.domain.job import Job
 from piecework.domain.refs import JobRef
-from piecework.domain.states import JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
@@ -22,6 +22,7 @@ from piecework.settings import Settings
 from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.operate.identity import new_job_id
+from piecework_orchestrator.operate.retry import RetryRequest, retry
 from piecework_orchestrator.reading.job_documents import dead_letters_of
 from piecework_simulation.in_process import InProcessAws
 from piecework_simulation.state.file import StateFile, opened
@@ -57,11 +58,15 @@ class Remembered:
         digest: str,
         say: Say,
         line: str = "",
+        *,
+        question: str = "",
     ) -> None:
         """Fill the models from the file, and go on with the run that it holds.
 
         `source` is what the run reads, in words. `digest` is that of its rows; empty:
         only their reader can tell. `line` is the line that was typed; empty: none was.
+        `question` tells one question of `piecework ask` from another; empty: the line
+        is of another command.
 
         Raises:
             UsageError: `run.input.changed`: the file holds another run;
@@ -84,6 +89,7 @@ class Remembered:
                 env=settings.env,
                 tenant=settings.tenant,
                 line=line,
+                question=question,
                 folder=str(Path.cwd()),
             )
         file.attach(aws)
@@ -97,11 +103,15 @@ class Remembered:
         done = (
             "" if job is None else f", {await count_done(rt, job)} of {job.chunks} done"
         )
-        self._require_same(facts, pipeline, source, digest, settings, when + done)
-        is_over = job is not None and job.status.ended
+        same = (source, digest, question, settings)
+        self._require_same(facts, pipeline, *same, when + done)
+        status = None if job is None else job.status
+        is_over = status is not None and status.ended
         what = "prints the ended" if is_over else "continues the"
+        if status is JobStatus.CANCELLED:
+            what, is_over = "goes on with the cancelled", False
         say(f"{what} run of {when}{done} (--fresh starts anew)")
-        if version != facts["code_version"]:
+        if version != facts["code_version"] and not is_over:
             before = facts["code_version"] or "unknown"
             say(f"the code has changed: {before} -> {version or 'unknown'}")
             file.note(code_version=version)
@@ -116,6 +126,7 @@ class Remembered:
         pipeline: Pipeline,
         source: str,
         digest: str,
+        question: str,
         settings: Settings,
         run: str,
     ) -> None:
@@ -125,6 +136,8 @@ class Remembered:
             what = f"{self.file.path} holds a run of {facts['pipeline']}: of {run}."
         elif [facts["app"], facts["env"], facts["tenant"]] != deployment:
             what = f"{self.file.path} holds a run of another tenant: of {run}."
+        elif facts.get("question", "") != question:
+            what = f"{self.file.path} holds the answers to another question: of {run}."
         elif facts["digest"] != digest:
             what = f"{source} has other content than the run of {run}."
         else:
@@ -196,8 +209,10 @@ async def submit_once(
     usd, tokens = options.get("budget_usd"), options.get("budget_tokens")
     if parse_cap(usd, tokens) not in {NO_CAP, record.budget}:
         await job.set_budget(usd=usd or None, tokens=tokens or None)
-    if record.status is JobStatus.CANCELLED:  # its budget was spent
-        await job.retry("the run goes on")
+    if record.status is JobStatus.CANCELLED:  # by a person, or its budget was spent
+        by = (job.ref, job.actor, "the run goes on")
+        cancelled = frozenset({ChunkStatus.CANCELLED})  # a redrive opens the dead ones
+        await retry(rt, RetryRequest(*by, statuses=cancelled), [])
     return job
 
 

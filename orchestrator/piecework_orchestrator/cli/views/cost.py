@@ -76,6 +76,8 @@ def children_text(bill: Document) -> str:
         f" (models {format_money(below['model_usd'], FINE)});"
         f" with them {format_money(whole, FINE)} USD"
     )
+    if below["possibly_paid"]:
+        text += f"; possibly paid: at most {below['possibly_paid']} more calls"
     if below["unpriced"]:
         text += f"; {below['unpriced']} with calls of unknown price"
     return text

@@ -79,12 +79,21 @@ class BatchedCalls:
         for row in sorted(requests, key=lambda row: (row.fence, row.part)):
             self._asked |= {each: row.of(each) for each in row.ids}
 
+    def has(self, call: Call) -> bool:
+        """Return whether an earlier claim has asked for a call."""
+        return bool(self._asked) and custom_id(call.key) in self._asked
+
+    def is_open(self, call: Call) -> bool:
+        """Return whether no collector has closed the request of a call."""
+        last = self._asked.get(custom_id(call.key))
+        return last is not None and last.is_open
+
     def step(self, call: Call, refused: int) -> Step:
         """Return what a call does now; `refused`: as `next_step` has it."""
         name = custom_id(call.key)
         last = self._asked.get(name)
-        if last is not None and last.is_open:  # a collector is needed to close it
-            self._key_of(call.dependency)
+        if last is not None and last.is_open and call.dependency.batch:
+            self._key_of(call.dependency)  # a collector is needed to close it
         return next_step(
             call.dependency.lane,
             self.answers.get(name),

@@ -213,6 +213,7 @@ class Caller:
                         self.earlier.note_made(call)
                         # Without a lane, no frame more.
                         in_lane = dependency.lane.tier and not self.goes_direct
+                        in_lane = in_lane or self._was_batched(call)
                         make = self._in_lane if in_lane else self._made
                         end = await make(call, self.gen)
                         await self._store(call, end)
@@ -510,6 +511,10 @@ class Caller:
         lane, now = call.dependency.lane, self.clock()
         if lane.tier == BATCH:
             return await self._in_batch(call, gen)
+        if self._was_batched(call):
+            end = await self._left_batch(call, gen)
+            if end is not None or not lane.tier or self.goes_direct:
+                return await self._made(call, gen) if end is None else end
         key = f"{call.key}.room.{gen}"
         stored = self.journal.recall(key)
         since = None if stored is None else float(stored)
@@ -537,16 +542,11 @@ class Caller:
         """
         if self.batched is None or call.dependency.batch is None:
             return await self._made(call, gen)
-        refused = f"{call.key}.refused"
-        step = self.batched.step(call, int(self.journal.recall(refused) or 0))
+        step = self.batched.step(call, self._refused_in(call))
         if isinstance(step, batching.Take):
-            lane = replace(call.dependency.lane, said=said_of(step))
-            end = await self.attempts.take(replace(call, lane=lane))
-            if isinstance(end, Answered):
-                return end
-            await self.journal.record(refused, str(step.fence))
-            return await self._made(call, gen) if end.envelope.retryable else end
+            return await self._take(call, step, gen)
         if isinstance(step, batching.GoDirect):
+            self._note_open(call)
             self._tell_left(call, round(step.waited_s))
             return await self._made(call, gen)
         held = Held(call, step)
@@ -569,6 +569,45 @@ class Caller:
                     self.stop_reason = WaitRequestedError(self.batched.outcome())
                     self.earlier.wake()
         raise self.stop_reason
+
+    def _was_batched(self, call: Call) -> bool:
+        """Return whether an earlier claim has asked for a call in a batch."""
+        return self.batched is not None and self.batched.has(call)
+
+    async def _left_batch(self, call: Call, gen: int) -> Answered[str] | Failed | None:
+        """Return what a batch has answered, of a call that newer code asks otherwise.
+
+        None: it has not answered.
+        """
+        assert self.batched is not None  # noqa: S101 -- as the caller has seen
+        step = self.batched.step(call, self._refused_in(call))
+        if isinstance(step, batching.Take):
+            return await self._take(call, step, gen)
+        self._note_open(call)
+        return None
+
+    def _note_open(self, call: Call) -> None:
+        """Note that a call goes direct although no collector has closed its request.
+
+        The provider may charge for that, too, and no worker may ever read its answer.
+        """
+        if self.batched is not None and self.batched.is_open(call):
+            self.attempts.usage.report_cut_off(call)
+
+    async def _take(
+        self, call: Call, step: batching.Take, gen: int
+    ) -> Answered[str] | Failed:
+        """Return what a batch has said; retry an error direct."""
+        lane = replace(call.dependency.lane, said=said_of(step))
+        end = await self.attempts.take(replace(call, lane=lane))
+        if isinstance(end, Answered):
+            return end
+        await self.journal.record(f"{call.key}.refused", str(step.fence))
+        return await self._made(call, gen) if end.envelope.retryable else end
+
+    def _refused_in(self, call: Call) -> int:
+        """Return the claim whose answer in a batch the stage has failed by; 0: none."""
+        return int(self.journal.recall(f"{call.key}.refused") or 0)
 
     def _tell_left(self, call: Call, waited_s: int) -> None:
         log, name = self.attempts.log, call.dependency.name

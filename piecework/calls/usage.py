@@ -91,7 +91,7 @@ class ClaimUsage:
             kinds += ["possibly_paid"] * also
         elif answered == "cut_off":
             parts.append(self.pure)
-        self.noted += len(parts) - 1
+        self.noted += any(each is self.pure for each in parts)
         for each in parts:
             add_usage(each, call.dependency.name, usage, kinds)
 

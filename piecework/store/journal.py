@@ -168,11 +168,22 @@ class CallJournal:
             self._timer.cancel()
             self._timer = None
 
+    def note_possibly_paid(self) -> None:
+        """Let the table know of an attempt without an answer as soon as of one.
+
+        Only this claim can count it: a later one repeats the call, not the attempt.
+        """
+        if self._timer is None:
+            self._timer = asyncio.create_task(self._flush_later())
+
     async def _flush_later(self) -> None:
         await asyncio.sleep(self.settings.journal_flush_s)
         self._timer = None
         try:
             await self.flush()
+            async with self._writing:
+                if self.usage.noted != self.usage.stored:
+                    await self._write({})
         except Exception as error:  # noqa: BLE001 -- memory has it; the next flush retries
             telemetry.emit(self.log, "journal.flush_failed", error=type(error).__name__)
             if not self.is_lost():

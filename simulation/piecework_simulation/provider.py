@@ -22,7 +22,7 @@ from piecework.domain import keys
 from piecework.domain.effect import Effect
 from piecework.errors import PermanentError, TransientError
 from piecework.idempotency.record import OperationRef
-from piecework.resilience.lanes import BATCH, NO_ROOM_CODE, UNSUPPORTED_CODE
+from piecework.resilience.lanes import NO_ROOM_CODE, UNSUPPORTED_CODE
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -345,11 +345,7 @@ class Provider:
             self.paid_twice += entry.executions > 1
             scope = outgoing.scope
             self.charged[scope.tenant, scope.job, scope.chunk] += 1
-            # What a lost claim paid direct in the batch lane is known in calls alone.
-            if outgoing.dependency.lane.tier != BATCH:
-                self.charged_nano[scope.tenant, scope.job, scope.chunk] += price(
-                    outgoing
-                )
+            self.charged_nano[scope.tenant, scope.job, scope.chunk] += price(outgoing)
             return
         if outgoing.stream:
             self.check_key(outgoing, key)

@@ -15,16 +15,19 @@ from piecework.domain.job import Job
 from piecework.domain.outcome import BATCH
 from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
+from piecework.llm import Lane, Model
 from piecework.resilience.budget import key_of_job
 from piecework.store.batches import Batches
 from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import pause, resume
 from piecework_orchestrator.reading.job_documents import explain
 from tests.scenarios import batching, conftest
-from tests.scenarios.batching import FakeProvider, Question
+from tests.scenarios.batching import PRICE, FakeProvider, Question
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.test_costs import model_bill
 
 HOUR_S = 3600.0
+FLEX_PRICE = replace(PRICE, tiers={**PRICE.tiers, "flex": 0.5})
 PIPELINE = as_pipeline(batching.batching)
 ASKING = as_pipeline(batching.asking)
 
@@ -87,6 +90,48 @@ async def test_a_job_is_answered_in_batches_without_a_worker_and_pays_half(
     assert await paid_nano_usd(scenario) == provider.nano_usd
     assert 2 * provider.nano_usd == provider.direct_nano_usd
     assert {chunk.attempts for chunk in await scenario.chunks()} == {1}
+
+
+@pytest.mark.parametrize("lane", [Lane.direct(), Lane.flex(within="1h")], ids=repr)
+async def test_code_that_leaves_the_lane_takes_what_a_batch_has_answered(
+    scenario: Scenario,
+    provider: FakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    lane: Lane,
+) -> None:
+    await scenario.submit(ASKING, [Question(n=n) for n in range(12)])  # type: ignore[arg-type]
+    ref = JobRef("default", "job-1")
+    async with scenario.reconciler():
+        async with scenario.worker():
+            await scenario.until(lambda: bool(provider.batches), within=HOUR_S)
+            await pause(scenario.rt, ref, actor="me", reason="new code")
+            await scenario.until(lambda: provider.asked["outcomes"], within=HOUR_S)
+            await asyncio.sleep(60.0)
+        caller = replace(batching.Caller(), lanes=frozenset({"flex"}))
+        moved = Model("mini", caller, model_id="fake-1", price=FLEX_PRICE, lane=lane)
+        monkeypatch.setattr(batching, "mini", moved)
+        async with scenario.worker("w2"):
+            await resume(scenario.rt, ref, actor="me", reason="")
+            assert (await ended(scenario)).status is JobStatus.SUCCEEDED
+    assert (len(provider.book), provider.asked["direct"]) == (12, 0)
+    assert await paid_nano_usd(scenario) == provider.nano_usd
+
+
+async def test_code_that_leaves_the_lane_does_not_wait_for_an_open_batch(
+    scenario: Scenario, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider may bill the batch: its calls are possibly paid, too."""
+    provider.takes_s = 100 * HOUR_S
+    await scenario.submit(ASKING, [Question(n=n) for n in range(12)])  # type: ignore[arg-type]
+    async with scenario.reconciler():
+        async with scenario.worker():
+            await scenario.until(lambda: bool(provider.batches), within=HOUR_S)
+        moved = Model("mini", batching.Caller(), model_id="fake-1", price=PRICE)
+        monkeypatch.setattr(batching, "mini", moved)
+        async with scenario.worker("w2"):
+            assert (await ended(scenario)).status is JobStatus.SUCCEEDED
+    assert provider.asked["direct"] == 12
+    assert (await model_bill(scenario))["possibly_paid"]["calls"] == 12
 
 
 #: The writes of a collector, and its requests to the provider: it dies at each.

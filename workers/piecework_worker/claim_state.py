@@ -129,6 +129,8 @@ class ClaimState:
         """Add the usage of an answer to that of the claim."""
         also = self._lost_payers(call) if answered == "paid" else 0
         self.usage.note(call, answered, usage, also=also)
+        if answered == "cut_off" and not self.lease.interrupted:
+            self.journal.note_possibly_paid()
 
     def _lost_payers(self, call: Call) -> int:
         """Return how many lost claims of the chunk may have paid for a call.

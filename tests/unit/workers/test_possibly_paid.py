@@ -20,6 +20,7 @@ CALLS, LEASE_S = 120, 20.0
 model = Dependency(
     "model", usage=lambda _: Usage(tokens_in=10), estimate=lambda *_, **__: 10
 )
+late = Dependency("late", timeout=2.0)
 bank = Dependency("bank", effect=Effect.PROVIDER_IDEMPOTENT)
 
 #: The calls that the provider has taken, over all workers.
@@ -44,6 +45,17 @@ async def ask(number: int, *, idempotency_key: str) -> int:
 async def charge(number: int, *, idempotency_key: str) -> int:
     """Take a call with an effect."""
     asked.append(("charge", number))
+    return number
+
+
+async def hang(number: int, *, idempotency_key: str) -> int:
+    """Take a call, and hang three times; the third time its worker is killed."""
+    asked.append(("hang", number))
+    if len(asked) == 3:
+        process, world = PROCESS.get(), kill[0]
+        asyncio.get_running_loop().call_later(1.0, lambda: world.kill(process))
+    if len(asked) <= 3:
+        await asyncio.sleep(60.0)
     return number
 
 
@@ -151,6 +163,27 @@ def test_nothing_that_lost_claims_paid_is_missing(
 
     assert len(asked) - paid == unrecorded
     assert unrecorded <= possibly
+
+
+def test_the_attempts_of_a_lost_claim_without_an_answer_are_possibly_paid() -> None:
+    asked.clear()
+
+    async def work(ctx: Context[Item]) -> int:
+        return await ctx.call(late, hang, 1)
+
+    pipeline = Pipeline("paying", payload=Item, stages=[Stage(work)])
+
+    async def act(at: Simulated) -> tuple[int, int]:
+        kill[:] = [at.world]
+        await at.submit(pipeline, [Item()])
+        await at.ended()
+        job = await at.rt.jobs.read(REF)
+        assert job is not None
+        usage = (await paid_by(at.rt.table, job)).usage
+        return usage.total("paid")["calls"], usage.total("possibly_paid")["calls"]
+
+    ends = simulate(act, [pipeline], workers=2, lease_s=LEASE_S, max_takeovers=3)
+    assert (ends, len(asked)) == ((1, 3), 4)
 
 
 def test_the_budget_that_is_shown_agrees_with_the_bill() -> None:

@@ -87,6 +87,15 @@ async def charged_between(ctx: Context[Item]) -> int:
     return first + sum([await ctx.call(bank, charge, n) for n in range(20)])
 
 
+async def bill_of_ended(at: Simulated) -> tuple[int, int]:
+    """Return the calls that an ended job has paid for, and possibly paid for."""
+    await at.ended()
+    job = await at.rt.jobs.read(REF)
+    assert job is not None
+    usage = (await paid_by(at.rt.table, job)).usage
+    return usage.total("paid")["calls"], usage.total("possibly_paid")["calls"]
+
+
 @pytest.mark.parametrize(
     ("stage", "duration", "killed_at", "after", "most"),
     [
@@ -115,11 +124,7 @@ def test_the_bound_holds_and_is_close(
     async def act(at: Simulated) -> tuple[int, int]:
         kill[:], seconds[:] = [killed_at, after, at.world], [duration]
         await at.submit(pipeline, [Item()])
-        await at.ended()
-        job = await at.rt.jobs.read(REF)
-        assert job is not None
-        usage = (await paid_by(at.rt.table, job)).usage
-        return usage.total("paid")["calls"], usage.total("possibly_paid")["calls"]
+        return await bill_of_ended(at)
 
     paid, possibly = simulate(
         act, [pipeline], workers=2, lease_s=LEASE_S, max_takeovers=3
@@ -151,11 +156,7 @@ def test_nothing_that_lost_claims_paid_is_missing(
             kill[:] = [2, after, at.world]
             while kill:  # noqa: ASYNC110 -- virtual time
                 await asyncio.sleep(1.0)
-        await at.ended()
-        job = await at.rt.jobs.read(REF)
-        assert job is not None
-        usage = (await paid_by(at.rt.table, job)).usage
-        return usage.total("paid")["calls"], usage.total("possibly_paid")["calls"]
+        return await bill_of_ended(at)
 
     paid, possibly = simulate(
         act, [pipeline], workers=3, lease_s=LEASE_S, max_takeovers=3
@@ -176,11 +177,7 @@ def test_the_attempts_of_a_lost_claim_without_an_answer_are_possibly_paid() -> N
     async def act(at: Simulated) -> tuple[int, int]:
         kill[:] = [at.world]
         await at.submit(pipeline, [Item()])
-        await at.ended()
-        job = await at.rt.jobs.read(REF)
-        assert job is not None
-        usage = (await paid_by(at.rt.table, job)).usage
-        return usage.total("paid")["calls"], usage.total("possibly_paid")["calls"]
+        return await bill_of_ended(at)
 
     ends = simulate(act, [pipeline], workers=2, lease_s=LEASE_S, max_takeovers=3)
     assert (ends, len(asked)) == ((1, 3), 4)

@@ -511,10 +511,10 @@ class Caller:
         lane, now = call.dependency.lane, self.clock()
         if lane.tier == BATCH:
             return await self._in_batch(call, gen)
-        if self._was_batched(call):
-            end = await self._left_batch(call, gen)
-            if end is not None or not lane.tier or self.goes_direct:
-                return await self._made(call, gen) if end is None else end
+        if (left := await self._left_batch(call, gen)) is not None:
+            return left
+        if not lane.tier or self.goes_direct:
+            return await self._made(call, gen)
         key = f"{call.key}.room.{gen}"
         stored = self.journal.recall(key)
         since = None if stored is None else float(stored)
@@ -577,9 +577,10 @@ class Caller:
     async def _left_batch(self, call: Call, gen: int) -> Answered[str] | Failed | None:
         """Return what a batch has answered, of a call that newer code asks otherwise.
 
-        None: it has not answered.
+        None: it has not answered, or no batch was asked.
         """
-        assert self.batched is not None  # noqa: S101 -- as the caller has seen
+        if self.batched is None or not self._was_batched(call):
+            return None
         step = self.batched.step(call, self._refused_in(call))
         if isinstance(step, batching.Take):
             return await self._take(call, step, gen)
